@@ -1,0 +1,22 @@
+"""The zoo: attention mechanisms of recurrent translation models, in PyTorch alone.
+
+One mechanism, one file: the citation, the equations, and what is computed once a sentence (:meth:`memorize`) and what
+once a word (:meth:`forward`). The letters of the shapes are the same everywhere:
+
+    B sentences   S source positions   T target positions   N hypotheses (N = B x hypotheses a sentence)
+    C width of a source state   D width of a query   A width of the alignment model's hidden layer
+"""
+
+from .additive import AdditiveAttention
+from .base import AttentionMechanism, AttentionMemory, masked_softmax
+from .luong import ConcatAttention, DotAttention, GeneralAttention
+
+__all__ = [
+    "AdditiveAttention",
+    "AttentionMechanism",
+    "AttentionMemory",
+    "ConcatAttention",
+    "DotAttention",
+    "GeneralAttention",
+    "masked_softmax",
+]

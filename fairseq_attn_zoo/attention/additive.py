@@ -1,0 +1,59 @@
+r"""Additive attention, the alignment model of RNNsearch.
+
+Bahdanau, Cho and Bengio (2015), Neural machine translation by jointly learning to align and translate, Eq. 1 and 2:
+
+.. math::
+    e_{ij} = v^\top \tanh(W s_{i-1} + V h_j) \qquad
+    \alpha_{ij} = \mathrm{softmax}_j(e_{ij}) \qquad c_i = \sum_j \alpha_{ij} h_j
+
+Once a sentence: :math:`V h_j`. Once a word: the rest.
+"""
+
+import torch
+from torch import Tensor, nn
+
+from .base import AttentionMechanism, AttentionMemory
+
+
+class AdditiveAttention(AttentionMechanism):
+    """Additive attention over source states (Bahdanau 2015, Eq. 1).
+
+    Args:
+        query_size: D, width of s_{i-1}
+        source_size: C, width of h_j
+        attention_size: A, width of the alignment model's hidden layer
+    """
+
+    def __init__(self, query_size: int, source_size: int, attention_size: int) -> None:
+        super().__init__(context_size=source_size)
+        self.query_projection = nn.Linear(query_size, attention_size, bias=False)  # W
+        self.source_projection = nn.Linear(source_size, attention_size, bias=False)  # V
+        self.energy = nn.Parameter(torch.empty(attention_size))  # v
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """The paper's appendix: W and V from N(0, 0.001^2), v at zero."""
+        nn.init.normal_(self.query_projection.weight, std=0.001)
+        nn.init.normal_(self.source_projection.weight, std=0.001)
+        nn.init.zeros_(self.energy)
+
+    def memorize(self, source: Tensor, padding_mask: Tensor) -> AttentionMemory:
+        return AttentionMemory(self.source_projection(source), source, padding_mask)  # keys: B x S x A
+
+    def score(self, query: Tensor, memory: AttentionMemory) -> Tensor:
+        return additive_score(self.query_projection(query), memory.keys, self.energy)
+
+
+def additive_score(query: Tensor, keys: Tensor, energy: Tensor) -> Tensor:
+    """``energy . tanh(query + key)`` for every pair.
+
+    Args:
+        query: projected queries, B x R x A
+        keys: projected source states, B x S x A
+        energy: A
+
+    Returns:
+        B x R x S
+    """
+    hidden = torch.tanh(query.unsqueeze(2) + keys.unsqueeze(1))  # B x R x S x A
+    return torch.matmul(hidden, energy)

@@ -1,0 +1,82 @@
+"""The flags that every architecture has; a mechanism's own subclass adds only its own.
+
+fairseq makes a command-line flag and a hydra field of each attribute. Three of its traps decide how these are written:
+a bool whose default is True would become a flag that turns it off; a field named like a flag of fairseq's own
+(``seed``, ``beam``, ``lr``) would silently take that flag's value, hence the prefixes; and annotations must be real
+types, so that this file must not import ``annotations`` from ``__future__``.
+"""
+
+from dataclasses import dataclass, field
+from typing import Optional
+
+from fairseq.dataclass import FairseqDataclass
+from omegaconf import II
+
+
+@dataclass
+class RecurrentConfig(FairseqDataclass):
+    """Sizes, embeddings and dropout of a recurrent encoder and decoder."""
+
+    dropout: float = field(default=0.0, metadata={"help": "dropout probability, wherever no flag below says otherwise"})
+    encoder_embed_dim: int = field(default=512, metadata={"help": "width of the source embeddings"})
+    encoder_embed_path: Optional[str] = field(
+        default=None, metadata={"help": "pretrained source embeddings: a text file of one word and its values a line"}
+    )
+    encoder_freeze_embed: bool = field(default=False, metadata={"help": "do not train the source embeddings"})
+    encoder_hidden_size: int = field(default=512, metadata={"help": "units of one direction of the encoder"})
+    encoder_layers: int = field(default=1, metadata={"help": "layers of the encoder; as many as the decoder's"})
+    encoder_dropout_in: Optional[float] = field(
+        default=None, metadata={"help": "dropout on the source embeddings (default: --dropout)"}
+    )
+    encoder_dropout_out: Optional[float] = field(
+        default=None, metadata={"help": "dropout on the outputs of the encoder's layers (default: --dropout)"}
+    )
+    decoder_embed_dim: int = field(default=512, metadata={"help": "width of the target embeddings"})
+    decoder_embed_path: Optional[str] = field(
+        default=None, metadata={"help": "pretrained target embeddings: a text file of one word and its values a line"}
+    )
+    decoder_freeze_embed: bool = field(default=False, metadata={"help": "do not train the target embeddings"})
+    decoder_hidden_size: int = field(default=512, metadata={"help": "units of the decoder"})
+    decoder_layers: int = field(default=1, metadata={"help": "layers of the decoder; as many as the encoder's"})
+    decoder_dropout_in: Optional[float] = field(
+        default=None, metadata={"help": "dropout on the target embeddings (default: --dropout)"}
+    )
+    decoder_dropout_out: Optional[float] = field(
+        default=None, metadata={"help": "dropout on the outputs of the decoder's layers (default: --dropout)"}
+    )
+    share_decoder_input_output_embed: bool = field(
+        default=False, metadata={"help": "use the target embeddings as the output layer's matrix"}
+    )
+    share_all_embeddings: bool = field(
+        default=False,
+        metadata={"help": "one matrix for source, target and output (needs a joined dictionary and equal widths)"},
+    )
+    max_source_positions: int = II("task.max_source_positions")
+    max_target_positions: int = II("task.max_target_positions")
+
+
+# fields of every architecture that count something, and those that are probabilities
+COUNTS = ("_dim", "_size", "_layers")
+PROBABILITIES = ("dropout", "_dropout_in", "_dropout_out")
+
+
+def check_ranges(config: RecurrentConfig) -> None:
+    """Refuse sizes below 1 and probabilities outside [0, 1).
+
+    Raises:
+        ValueError: one line that names the flag, its value and what it may be
+    """
+    for name, value in config.items():
+        flag = "--" + name.replace("_", "-")
+        if value is None:
+            continue
+        if name.endswith(COUNTS) and value < 1:
+            raise ValueError(f"{flag} is {value}; it must be at least 1")
+        if name.endswith(PROBABILITIES) and not 0 <= value < 1:
+            raise ValueError(f"{flag} is {value}; a dropout probability must be at least 0 and below 1")
+
+
+def dropout_or_default(config: RecurrentConfig, name: str) -> float:
+    """The probability of ``name``, which falls back to ``--dropout``."""
+    value = config[name]
+    return config.dropout if value is None else value

@@ -1,0 +1,350 @@
+"""The glue between fairseq and the torch-only encoders and decoders, the same for every architecture.
+
+What crosses it: token ids in, logits and attention weights out; fairseq's left-padded sources become right-padded, and
+the weights go back into the order of the sources as they were given; and in beam search the memory of a sentence is
+kept once, however many hypotheses it has.
+"""
+
+from typing import Any, NamedTuple
+
+import torch
+from fairseq import utils
+from fairseq.models import (
+    FairseqEncoder,
+    FairseqEncoderDecoderModel,
+    FairseqIncrementalDecoder,
+    register_model,
+)
+from torch import Tensor, nn
+
+from ..config import RecurrentConfig, check_ranges, dropout_or_default
+from ..decoders import DecoderState, RecurrentDecoder, map_tensors
+from ..encoders import RecurrentEncoder
+
+# Name of every architecture of the package -> its model class; the tests walk through it.
+ARCHITECTURES: dict[str, type["RecurrentModel"]] = {}
+
+
+def register_architecture(name: str, config: type[RecurrentConfig]):
+    """fairseq's ``register_model`` with a config of its own, and an entry in :data:`ARCHITECTURES`."""
+
+    def register(model: type["RecurrentModel"]) -> type["RecurrentModel"]:
+        ARCHITECTURES[name] = model
+        return register_model(name, dataclass=config)(model)
+
+    return register
+
+
+class DecodingState(NamedTuple):
+    """What fairseq's incremental state holds for us between two calls."""
+
+    decoder: DecoderState  # one row a hypothesis
+    words: int  # target words read so far
+
+
+class SentenceMemory(NamedTuple):
+    """The sources as the decoder sees them. Every tensor has one row a sentence, also in beam search."""
+
+    memory: Any  # of RecurrentDecoder.begin
+    state: DecoderState  # before the first target word
+    given_positions: Tensor  # B x S: where each position of src_tokens as given stands in the right-padded order
+
+
+class ZooEncoder(FairseqEncoder):
+    """Embeds and encodes sources, and makes the memory that attention reads, once a sentence."""
+
+    def __init__(
+        self,
+        dictionary,
+        embed_tokens: nn.Embedding,
+        network: RecurrentEncoder,
+        decoder: RecurrentDecoder,
+        dropout_in: float,
+        max_source_positions: int,
+    ) -> None:
+        super().__init__(dictionary)
+        self.embed_tokens = embed_tokens
+        self.network = network
+        self.begin = decoder.begin  # a bound method: the decoder's parameters stay the decoder's
+        self.dropout_in = nn.Dropout(dropout_in)
+        self.max_source_positions = max_source_positions
+
+    def forward(self, src_tokens: Tensor, src_lengths: Tensor | None = None, **unused) -> dict[str, Any]:
+        """Encode.
+
+        Args:
+            src_tokens: B x S, padded on the left, on the right or on both sides, sentences in any order of length
+            src_lengths: not read; the lengths are taken from the padding
+
+        Returns:
+            ``sentences``, a :class:`SentenceMemory` of B rows, and ``hypotheses``, how many hypotheses each row serves
+
+        Raises:
+            ValueError: if S is larger than ``max_source_positions``
+        """
+        if src_tokens.size(1) > self.max_source_positions:
+            raise ValueError(
+                f"a source of {src_tokens.size(1)} tokens is longer than the model's maximum of "
+                f"{self.max_source_positions}; split it, or raise --max-source-positions (and "
+                "max_source_positions in --model-overrides for a trained model)"
+            )
+        padding = src_tokens.eq(self.dictionary.pad())
+        width = src_tokens.size(1)
+        left_padding = padding.long().cumprod(dim=1).sum(dim=1, keepdim=True)  # B x 1
+        positions = torch.arange(width, device=src_tokens.device)  # S
+        right_padded = (positions + left_padding) % width  # B x S: where the word at each position was given
+        padding = padding.gather(1, right_padded)
+        embedded = self.dropout_in(self.embed_tokens(src_tokens.gather(1, right_padded)))
+        memory, state = self.begin(self.network(embedded, padding), padding)
+        return {"sentences": SentenceMemory(memory, state, (positions - left_padding) % width), "hypotheses": 1}
+
+    def reorder_encoder_out(self, encoder_out: dict[str, Any], new_order: Tensor) -> dict[str, Any]:
+        """Follow the beam search: hypothesis n of the new order is hypothesis ``new_order[n]`` of the old.
+
+        The hypotheses of one sentence stand side by side, equally many for each, so that hypothesis n belongs to
+        sentence n // hypotheses and no memory is ever copied for a hypothesis. Starting a beam, and permuting
+        hypotheses within their sentences, touch no tensor; finished sentences lose their rows.
+        """
+        sentences = new_order.div(encoder_out["hypotheses"], rounding_mode="floor")
+        rows, counts = sentences.unique_consecutive(return_counts=True)
+        if counts.numel() and (counts != counts[0]).any():  # not a beam's order: one row a hypothesis then
+            rows, counts = sentences, torch.ones_like(sentences)
+        memory = encoder_out["sentences"]
+        old_rows = torch.arange(memory.given_positions.size(0), device=rows.device)
+        if not torch.equal(rows, old_rows):
+            memory = map_tensors(lambda tensor: tensor.index_select(0, rows), memory)
+        return {"sentences": memory, "hypotheses": int(counts[0]) if counts.numel() else 1}
+
+    def max_positions(self) -> int:
+        """Longest source in tokens, the final end-of-sentence included."""
+        return self.max_source_positions
+
+
+class ZooDecoder(FairseqIncrementalDecoder):
+    """Embeds target words, runs the decoder network, and projects its features to the vocabulary."""
+
+    def __init__(
+        self,
+        dictionary,
+        embed_tokens: nn.Embedding,
+        network: RecurrentDecoder,
+        output_projection: nn.Linear,
+        dropout_in: float,
+        max_target_positions: int,
+        need_attn_in_training: bool,
+    ) -> None:
+        super().__init__(dictionary)
+        self.embed_tokens = embed_tokens
+        self.network = network
+        self.output_projection = output_projection
+        self.dropout_in = nn.Dropout(dropout_in)
+        self.max_target_positions = max_target_positions
+        self.need_attn = True
+        self.need_attn_in_training = need_attn_in_training
+
+    def forward(
+        self,
+        prev_output_tokens: Tensor,
+        encoder_out: dict[str, Any],
+        incremental_state: dict[str, Any] | None = None,
+        features_only: bool = False,
+        **unused,
+    ) -> tuple[Tensor, dict[str, list[Tensor | None]]]:
+        """Predict the word after each target word.
+
+        Args:
+            prev_output_tokens: N x T, the target so far, from the beginning of the sentence on
+            encoder_out: of :class:`ZooEncoder`, for N = B x hypotheses
+            incremental_state: of fairseq's generator. With it only the words that were not read in earlier calls are
+                read, and only their predictions are returned: all T in the first call, one in each later call.
+
+        Returns:
+            logits, N x T x vocabulary, and ``{"attn": [weights]}``, weights N x T x S in the order of ``src_tokens``,
+            or ``[None]`` when nobody reads them (see ``need_attn``) or the architecture has no attention
+        """
+        features, extra = self.extract_features(prev_output_tokens, encoder_out, incremental_state)
+        return (features if features_only else self.output_layer(features)), extra
+
+    def extract_features(
+        self,
+        prev_output_tokens: Tensor,
+        encoder_out: dict[str, Any],
+        incremental_state: dict[str, Any] | None = None,
+        **unused,
+    ) -> tuple[Tensor, dict[str, list[Tensor | None]]]:
+        """Like :meth:`forward`, but returns what the output layer reads, N x T x F."""
+        sentences = encoder_out["sentences"]
+        hypotheses = prev_output_tokens.size(0) // sentences.given_positions.size(0)
+        past = None
+        if incremental_state is not None:
+            past = self.get_incremental_state(incremental_state, "past")
+        if past is None:
+            past = DecodingState(repeat_rows(sentences.state, hypotheses), words=0)
+
+        new_words = prev_output_tokens[:, past.words :]
+        embedded = self.dropout_in(self.embed_tokens(new_words))
+        need_weights = self.need_attn_in_training if self.training else self.need_attn
+        output = self.network(embedded, sentences.memory, past.decoder, need_weights)
+
+        if incremental_state is not None:
+            now = DecodingState(output.state, prev_output_tokens.size(1))
+            self.set_incremental_state(incremental_state, "past", now)
+        weights = output.weights
+        if weights is not None:
+            given = repeat_rows(sentences.given_positions, hypotheses).unsqueeze(1).expand_as(weights)
+            weights = weights.gather(2, given)
+        return output.features, {"attn": [weights]}
+
+    def output_layer(self, features: Tensor, **unused) -> Tensor:
+        """Features N x T x F as logits N x T x vocabulary."""
+        return self.output_projection(features)
+
+    def reorder_incremental_state(self, incremental_state: dict[str, Any], new_order: Tensor) -> None:
+        """Follow the beam search, as :meth:`ZooEncoder.reorder_encoder_out` does for the memory."""
+        past = self.get_incremental_state(incremental_state, "past")
+        if past is not None:
+            reordered = map_tensors(lambda tensor: tensor.index_select(0, new_order), past.decoder)
+            self.set_incremental_state(incremental_state, "past", past._replace(decoder=reordered))
+
+    def max_positions(self) -> int:
+        """Longest target in tokens, the final end-of-sentence included."""
+        return self.max_target_positions
+
+    def make_generation_fast_(self, need_attn: Any = False, **unused) -> None:
+        """fairseq's word that the model will only translate now, and whether anyone will read the weights."""
+        self.need_attn = bool(need_attn)
+
+
+def repeat_rows(value: Any, times: int) -> Any:
+    """Repeat every row of every tensor ``times`` times, side by side."""
+    if times == 1:
+        return value
+    return map_tensors(lambda tensor: tensor.repeat_interleave(times, dim=0), value)
+
+
+class RecurrentModel(FairseqEncoderDecoderModel):
+    """A recurrent encoder-decoder; an architecture says only how its two networks are built from its config."""
+
+    @classmethod
+    def build_networks(cls, config) -> tuple[RecurrentEncoder, RecurrentDecoder]:
+        """The torch-only encoder and decoder of this architecture.
+
+        Raises:
+            ValueError: if sizes that must agree do not, in one line that names both
+        """
+        raise NotImplementedError
+
+    @classmethod
+    def initialize_embedding(cls, weight: Tensor) -> None:
+        """Fill an embedding or output matrix as the paper does."""
+        raise NotImplementedError
+
+    @classmethod
+    def build_model(cls, cfg, task) -> "RecurrentModel":
+        """Build the model.
+
+        Raises:
+            ValueError: if a flag is out of range or two sizes do not fit together
+        """
+        check_ranges(cfg)
+        if cfg.encoder_layers != cfg.decoder_layers:
+            raise ValueError(
+                f"--encoder-layers ({cfg.encoder_layers}) and --decoder-layers ({cfg.decoder_layers}) must be equal: "
+                "each layer of the decoder starts from a layer of the encoder"
+            )
+        if getattr(task.cfg, "left_pad_target", False):
+            raise ValueError("--left-pad-target True is not for recurrent decoders; leave it out")
+        encoder_network, decoder_network = cls.build_networks(cfg)
+        source, target, output = cls.build_embeddings(cfg, task, decoder_network.output_size)
+        encoder = ZooEncoder(
+            task.source_dictionary,
+            source,
+            encoder_network,
+            decoder_network,
+            dropout_or_default(cfg, "encoder_dropout_in"),
+            cfg.max_source_positions,
+        )
+        decoder = ZooDecoder(
+            task.target_dictionary,
+            target,
+            decoder_network,
+            output,
+            dropout_or_default(cfg, "decoder_dropout_in"),
+            cfg.max_target_positions,
+            need_attn_in_training=getattr(task.cfg, "load_alignments", False),
+        )
+        return cls(encoder, decoder)
+
+    @classmethod
+    def build_embeddings(cls, cfg, task, output_size: int) -> tuple[nn.Embedding, nn.Embedding, nn.Linear]:
+        """Source and target embeddings and the output layer (which has no bias), shared as the flags say."""
+        source_dictionary, target_dictionary = task.source_dictionary, task.target_dictionary
+        if cfg.share_all_embeddings:
+            if source_dictionary != target_dictionary:
+                raise ValueError(
+                    "--share-all-embeddings needs one dictionary for both languages; "
+                    "run fairseq-preprocess with --joined-dictionary"
+                )
+            if cfg.encoder_embed_dim != cfg.decoder_embed_dim:
+                raise ValueError(
+                    f"--share-all-embeddings needs --encoder-embed-dim ({cfg.encoder_embed_dim}) and "
+                    f"--decoder-embed-dim ({cfg.decoder_embed_dim}) to be equal"
+                )
+            if cfg.decoder_embed_path not in (None, cfg.encoder_embed_path):
+                raise ValueError("--share-all-embeddings reads --encoder-embed-path; leave --decoder-embed-path out")
+        share_output = cfg.share_all_embeddings or cfg.share_decoder_input_output_embed
+        if share_output and cfg.decoder_embed_dim != output_size:
+            raise ValueError(
+                f"sharing the target embeddings with the output layer needs --decoder-embed-dim "
+                f"({cfg.decoder_embed_dim}) to equal the width of the features it reads ({output_size})"
+            )
+
+        source = cls.build_embedding(source_dictionary, cfg.encoder_embed_dim, cfg.encoder_embed_path)
+        if cfg.share_all_embeddings:
+            target = source
+        else:
+            target = cls.build_embedding(target_dictionary, cfg.decoder_embed_dim, cfg.decoder_embed_path)
+        source.weight.requires_grad = not cfg.encoder_freeze_embed
+        if cfg.decoder_freeze_embed:
+            target.weight.requires_grad = False
+        output = nn.Linear(output_size, len(target_dictionary), bias=False)
+        if share_output:
+            output.weight = target.weight
+        else:
+            cls.initialize_embedding(output.weight.data)
+        return source, target, output
+
+    @classmethod
+    def build_embedding(cls, dictionary, width: int, path: str | None) -> nn.Embedding:
+        """An embedding matrix, its known words read from ``path`` if there is one; padding is zero."""
+        embedding = nn.Embedding(len(dictionary), width, padding_idx=dictionary.pad())
+        cls.initialize_embedding(embedding.weight.data)
+        nn.init.zeros_(embedding.weight[dictionary.pad()])
+        if path:
+            pretrained = utils.parse_embedding(path)
+            for word, values in pretrained.items():
+                if len(values) != width:
+                    raise ValueError(
+                        f"{path} has {len(values)} values for {word!r}, but the embeddings here are {width} wide; "
+                        "make --encoder-embed-dim or --decoder-embed-dim equal to the file's width"
+                    )
+            utils.print_embed_overlap(pretrained, dictionary)
+            utils.load_embedding(pretrained, dictionary, embedding)
+        return embedding
+
+    def load_state_dict(self, state_dict, strict=True, model_cfg=None, args=None):
+        """Load parameters.
+
+        Raises:
+            ValueError: if the checkpoint was trained with other dictionaries
+        """
+        for side in (self.encoder, self.decoder):
+            name = "encoder" if side is self.encoder else "decoder"
+            saved = state_dict.get(f"{name}.embed_tokens.weight")
+            if saved is not None and saved.size(0) != len(side.dictionary):
+                kind = "source" if side is self.encoder else "target"
+                raise ValueError(
+                    f"the checkpoint was trained with a {kind} dictionary of {saved.size(0)} types, but the data "
+                    f"folder's has {len(side.dictionary)}; use the dict.*.txt files that it was trained with"
+                )
+        return super().load_state_dict(state_dict, strict, model_cfg, args)

@@ -1,0 +1,48 @@
+"""Packaging. Every dependency is pinned to what was tested and has its reason beside it."""
+
+import re
+from pathlib import Path
+
+from setuptools import find_packages, setup
+
+HERE = Path(__file__).parent
+VERSION = re.search(r'__version__ = "(.+)"', (HERE / "fairseq_attn_zoo/__init__.py").read_text("utf-8")).group(1)
+
+setup(
+    name="fairseq_attn_zoo",
+    version=VERSION,
+    description="Every classic attention of recurrent translation models, as architectures of fairseq",
+    long_description=(HERE / "README.md").read_text("utf-8"),
+    long_description_content_type="text/markdown",
+    license="MIT",
+    packages=find_packages(include=["fairseq_attn_zoo", "fairseq_attn_zoo.*"]),
+    python_requires=">=3.10,<3.14",
+    install_requires=[
+        "torch>=2.11,<2.14",  # tensors; 2.13 tested with Python 3.11, 2.11 with 3.12
+        "fairseq-fixed==0.12.3.1",  # fairseq (module `fairseq`) that imports on Python 3.11 and later
+        "hydra-core==1.3.2",  # what this fairseq was tested with
+        "omegaconf==2.3.0",  # what this fairseq was tested with
+        "numpy>=2.4,<2.6",  # fairseq's data, and arrays for the figures
+        "sacrebleu==2.6.0",  # BLEU with a signature; --eval-bleu
+        "sacremoses==0.2.0",  # --tokenizer moses, and the recipes' tokenisation
+        "subword-nmt==0.3.8",  # --bpe subword_nmt, and the recipes' subwords
+        "tensorboardX==2.6.5",  # --tensorboard-logdir
+        "altair==6.3.0",  # figures: one description gives static pictures and interactive pages
+        "vl-convert-python==1.9.0.post1",  # renders altair's figures as SVG and PNG without a browser
+    ],
+    extras_require={
+        "test": [
+            "pytest==9.2.0",  # the tests
+            "pytest-xdist==3.8.0",  # the tests on both cores
+            "hypothesis==6.170.15",  # draws the sizes
+            "ruff==0.17.5",  # lint and format
+            "mypy==2.4.1",  # types of the torch-only part
+        ]
+    },
+    classifiers=[
+        "License :: OSI Approved :: MIT License",
+        "Programming Language :: Python :: 3",
+        "Topic :: Scientific/Engineering :: Artificial Intelligence",
+        "Topic :: Text Processing :: Linguistic",
+    ],
+)

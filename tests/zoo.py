@@ -1,0 +1,107 @@
+"""Tiny models of every architecture of the registry, and of every variant that its flags select."""
+
+import itertools
+from dataclasses import fields
+from enum import Enum
+from types import SimpleNamespace
+
+import torch
+from fairseq.data import Dictionary
+from fairseq.models import MODEL_DATACLASS_REGISTRY, build_model
+from omegaconf import OmegaConf
+
+from fairseq_attn_zoo.config import RecurrentConfig
+from fairseq_attn_zoo.models import ARCHITECTURES
+
+WORDS = 12
+SIZES = {
+    "encoder_embed_dim": 5,
+    "decoder_embed_dim": 7,
+    "decoder_hidden_size": 8,
+    "decoder_maxout_size": 3,
+    "attention_dim": 6,
+    "max_source_positions": 50,
+    "max_target_positions": 50,
+}
+
+
+def variants() -> list[tuple[str, dict]]:
+    """(architecture, flags) for every value of an architecture's own choices and switches."""
+    shared = {item.name for item in fields(RecurrentConfig)}
+    found = []
+    for name in sorted(ARCHITECTURES):
+        choices = {}
+        for item in fields(MODEL_DATACLASS_REGISTRY[name]):
+            if item.name in shared or item.name.startswith("_"):
+                continue
+            if isinstance(item.type, type) and issubclass(item.type, Enum):
+                choices[item.name] = [choice.value for choice in item.type]
+            elif item.type is bool:
+                choices[item.name] = [False, True]
+        for values in itertools.product(*choices.values()):
+            found.append((name, dict(zip(choices, values, strict=True))))
+    return found
+
+
+def variant_name(variant: tuple[str, dict]) -> str:
+    name, flags = variant
+    return "-".join([name, *(f"{flag}={value}" for flag, value in flags.items())])
+
+
+def dictionary(words: int = WORDS) -> Dictionary:
+    made = Dictionary()
+    for number in range(words):
+        made.add_symbol(f"w{number}")
+    return made
+
+
+def tiny_config(name: str, **flags):
+    """The config of a tiny model; a size that the architecture does not have is left out."""
+    config = OmegaConf.structured(MODEL_DATACLASS_REGISTRY[name])
+    config._name = name
+    # Luong's two directions side by side must be as wide as the decoder.
+    sizes = {**SIZES, "encoder_hidden_size": 4 if name == "lstm_luong_attention" else 6, **flags}
+    for flag, value in sizes.items():
+        if flag in config or flag in flags:
+            config[flag] = value
+    return config
+
+
+def tiny_model(name: str, seed: int = 1, task_flags: dict | None = None, **flags):
+    """A tiny model in float64 whose weights are large enough that nothing is close to zero or to uniform."""
+    torch.manual_seed(seed)
+    task = SimpleNamespace(
+        source_dictionary=dictionary(),
+        target_dictionary=dictionary(),
+        cfg=SimpleNamespace(**{"left_pad_target": False, **(task_flags or {})}),
+    )
+    model = build_model(tiny_config(name, **flags), task).double()
+    for parameter in model.parameters():
+        torch.nn.init.normal_(parameter, std=0.4)
+    for embedding in (model.encoder.embed_tokens, model.decoder.embed_tokens):
+        torch.nn.init.zeros_(embedding.weight[embedding.padding_idx])
+    return model.eval()
+
+
+def pad_batch(sentences: list[list[int]], left: bool = False) -> torch.Tensor:
+    """Lists of token ids as B x S, padded with fairseq's padding id."""
+    width = max(map(len, sentences))
+    rows = []
+    for sentence in sentences:
+        padding = [dictionary().pad()] * (width - len(sentence))
+        rows.append(padding + sentence if left else sentence + padding)
+    return torch.tensor(rows)
+
+
+def random_batch(lengths: list[int], seed: int = 1) -> list[list[int]]:
+    """Sentences of random words, each ending in </s>; ``lengths`` count the </s>."""
+    words, generator = dictionary(), torch.Generator().manual_seed(seed)
+    return [
+        [*torch.randint(words.nspecial, len(words), (length - 1,), generator=generator).tolist(), words.eos()]
+        for length in lengths
+    ]
+
+
+def teacher_forced(targets: list[list[int]]) -> list[list[int]]:
+    """What a decoder reads to predict the targets: </s> first, the last word left out."""
+    return [[target[-1], *target[:-1]] for target in targets]
