@@ -2,15 +2,19 @@
 
 import argparse
 import functools
+import pickle
+import re
 
 import numpy as np
 import torch
+from fairseq import checkpoint_utils
 from fairseq.data import data_utils
 
 
 def apply() -> None:
     """Apply every patch once."""
     allow_checkpoint_types()
+    name_bad_checkpoints()
     keep_last_batch()
 
 
@@ -22,6 +26,42 @@ def allow_checkpoint_types() -> None:
     before any of its code runs.
     """
     torch.serialization.add_safe_globals([argparse.Namespace])
+
+
+def name_bad_checkpoints() -> None:
+    """Say in one line which checkpoint was refused or is broken, and what to do.
+
+    PyTorch's own words advise to turn the check off, which is the one thing not to do with a stranger's file, and do
+    not name the file.
+    """
+    if hasattr(checkpoint_utils.load_checkpoint_to_cpu, "names_bad_checkpoints"):
+        return
+    original = checkpoint_utils.load_checkpoint_to_cpu
+
+    @functools.wraps(original)
+    def load_checkpoint_to_cpu(path, *args, **kwargs):
+        try:
+            return original(path, *args, **kwargs)
+        except pickle.UnpicklingError as error:
+            wanted = re.search(r"GLOBAL (\S+)", str(error))
+            what = wanted.group(1) if wanted else "something that is not plain data"
+            raise ValueError(
+                f"{path} was refused and nothing in it was run: it holds {what}, which fairseq's checkpoints do not "
+                "hold; use a checkpoint that fairseq-train wrote, from a source you trust"
+            ) from None
+        except (EOFError, RuntimeError, OSError) as error:
+            cut_off = (
+                isinstance(error, EOFError) or "PytorchStreamReader" in str(error) or "Invalid argument" in str(error)
+            )
+            if not cut_off:
+                raise
+            raise ValueError(
+                f"{path} is not a whole checkpoint (the file was cut off or damaged); use another one, for example "
+                "checkpoint_last.pt of the same folder, or copy it again"
+            ) from None
+
+    load_checkpoint_to_cpu.names_bad_checkpoints = True
+    checkpoint_utils.load_checkpoint_to_cpu = load_checkpoint_to_cpu
 
 
 def keep_last_batch() -> None:

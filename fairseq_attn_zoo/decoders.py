@@ -118,6 +118,8 @@ class MaxoutReadout(nn.Module):
 class RecurrentDecoder(nn.Module):
     """What the decoders share. ``output_size`` is F, the width of the features."""
 
+    has_attention = True
+
     def __init__(self, output_size: int, dropout: float) -> None:
         super().__init__()
         self.output_size = output_size
@@ -210,6 +212,8 @@ class FixedContextDecoder(RecurrentDecoder):
 
     Cho et al. (2014); the baseline of Bahdanau (2015). Arguments as in :class:`AttendThenUpdateDecoder`.
     """
+
+    has_attention = False
 
     def __init__(
         self,

@@ -58,7 +58,7 @@ def test_weights_are_a_distribution_over_the_source(variant, lengths):
     batch = pad_batch(random_batch(lengths), left=True)
     targets = pad_batch(teacher_forced(random_batch([3] * len(lengths))))
     weights = model(batch, None, targets)[1]["attn"][0]
-    if name == "gru_rnnencdec":
+    if not model.decoder.network.has_attention:
         assert weights is None
         return
     assert weights.shape == (len(lengths), 3, batch.size(1))
@@ -162,7 +162,8 @@ def test_memory_is_kept_once_a_sentence(variant):
 def test_beam_search_in_a_batch_equals_one_sentence_at_a_time(variant, beam):
     name, flags = variant
     model = tiny_model(name, **flags)
-    model.make_generation_fast_(need_attn=True)
+    attends = model.decoder.network.has_attention
+    model.make_generation_fast_(need_attn=attends)
     sources = random_batch([7, 1, 3, 5])
     generator = SequenceGenerator([model], dictionary(), beam_size=beam, max_len_b=12)
 
@@ -176,7 +177,7 @@ def test_beam_search_in_a_batch_equals_one_sentence_at_a_time(variant, beam):
         for got, expected in zip(hypotheses, alone, strict=True):
             assert got["tokens"].tolist() == expected["tokens"].tolist()
             torch.testing.assert_close(got["positional_scores"], expected["positional_scores"])
-            if name != "gru_rnnencdec":
+            if attends:
                 torch.testing.assert_close(got["attention"][-len(source) :], expected["attention"])
 
 
@@ -195,13 +196,15 @@ def test_beam_search_scores_are_the_teacher_forced_probabilities(variant):
             torch.testing.assert_close(hypothesis["positional_scores"].double(), scores, rtol=1e-5, atol=1e-5)
 
 
-@pytest.mark.parametrize("variant", [v for v in variants() if v[0] != "gru_rnnencdec"], ids=variant_name)
+@every_variant
 def test_an_ensemble_averages_probabilities_and_weights(variant):
     name, flags = variant
     models = [tiny_model(name, seed, **flags) for seed in (1, 2)]
+    attends = models[0].decoder.network.has_attention
     batch = pad_batch(random_batch([5, 3]), left=True)
     sample = {"net_input": {"src_tokens": batch, "src_lengths": (batch != dictionary().pad()).sum(1)}}
-    generator = SequenceGeneratorWithAlignment(models, dictionary(), beam_size=2, max_len_b=8)
+    with_alignment = SequenceGeneratorWithAlignment if attends else SequenceGenerator
+    generator = with_alignment(models, dictionary(), beam_size=2, max_len_b=8)
     for row, hypotheses in enumerate(generator.generate(models, sample)):
         best = hypotheses[0]
         prefix = torch.tensor(teacher_forced([best["tokens"].tolist()]))
@@ -209,8 +212,9 @@ def test_an_ensemble_averages_probabilities_and_weights(variant):
         mean = torch.stack([logits[0].softmax(-1) for logits, _ in outputs]).mean(0)
         scores = mean.log()[torch.arange(len(best["tokens"])), best["tokens"]]
         torch.testing.assert_close(best["positional_scores"].double(), scores, rtol=1e-5, atol=1e-5)
-        weights = torch.stack([extra["attn"][0][0] for _, extra in outputs]).mean(0)
-        torch.testing.assert_close(best["attention"].t().double(), weights, rtol=1e-5, atol=1e-5)
+        if attends:
+            weights = torch.stack([extra["attn"][0][0] for _, extra in outputs]).mean(0)
+            torch.testing.assert_close(best["attention"].t().double(), weights, rtol=1e-5, atol=1e-5)
 
 
 @every_variant
@@ -279,7 +283,7 @@ def test_training_keeps_weights_only_for_an_alignment_criterion(variant):
     supervised = tiny_model(name, task_flags={"load_alignments": True}, **flags).train()
     assert plain(sources, None, targets)[1]["attn"] == [None]
     weights = supervised(sources, None, targets)[1]["attn"][0]
-    assert (weights is None) == (name == "gru_rnnencdec")
+    assert (weights is not None) == supervised.decoder.network.has_attention
 
 
 @every_variant

@@ -211,7 +211,13 @@ class ZooDecoder(FairseqIncrementalDecoder):
         return self.max_target_positions
 
     def make_generation_fast_(self, need_attn: Any = False, **unused) -> None:
-        """fairseq's word that the model will only translate now, and whether anyone will read the weights."""
+        """fairseq's word that the model will only translate now, and whether anyone will read the weights.
+
+        Raises:
+            ValueError: if someone will and the architecture has none
+        """
+        if need_attn and not self.network.has_attention:
+            raise ValueError("this architecture has no attention to align words with; leave --print-alignment out")
         self.need_attn = bool(need_attn)
 
 

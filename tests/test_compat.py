@@ -1,0 +1,78 @@
+"""The patches: what fairseq loses or cannot read without them."""
+
+import argparse
+import os
+
+import numpy as np
+import pytest
+import torch
+from fairseq import checkpoint_utils
+from fairseq.data import data_utils
+
+from fairseq_attn_zoo import compat
+
+
+@pytest.mark.parametrize("sentences", [1, 7, 8, 50, 53])
+@pytest.mark.parametrize("multiple", [1, 8])
+@pytest.mark.parametrize("limits", [{"max_tokens": 40}, {"max_sentences": 16}])
+def test_every_sentence_is_in_exactly_one_batch(sentences, multiple, limits):
+    indices, sizes = np.arange(sentences), np.full(sentences, 4)
+    for lengths in ({"num_tokens_vec": sizes}, {}):
+        batches = data_utils.batch_by_size(
+            indices, num_tokens_fn=lambda _: 4, required_batch_size_multiple=multiple, **limits, **lengths
+        )
+        assert np.concatenate(batches).tolist() == indices.tolist()
+
+
+def test_batches_stay_within_their_limits():
+    lengths = np.sort(np.random.default_rng(1).integers(1, 12, 101))
+    batches = data_utils.batch_by_size(
+        np.arange(101),
+        num_tokens_fn=lambda index: lengths[index],
+        num_tokens_vec=lengths,
+        max_tokens=60,
+        required_batch_size_multiple=8,
+    )
+    assert max(len(batch) * lengths[batch].max() for batch in batches) <= 60
+
+
+def test_no_sentences_make_no_batches():
+    assert data_utils.batch_by_size([], num_tokens_fn=len, max_tokens=10, required_batch_size_multiple=8) == []
+
+
+def test_patches_are_applied_once():
+    patched = data_utils.batch_by_size
+    compat.apply()
+    assert data_utils.batch_by_size is patched
+
+
+def test_a_checkpoint_with_the_command_line_in_it_is_read(tmp_path):
+    path = tmp_path / "checkpoint.pt"
+    torch.save({"args": argparse.Namespace(arch="lstm"), "model": {"weight": torch.ones(2)}}, path)
+    assert torch.load(path)["args"].arch == "lstm"
+
+
+class RunsCodeWhenLoaded:
+    def __init__(self, path):
+        self.path = path
+
+    def __reduce__(self):
+        return os.system, (f"touch {self.path}",)
+
+
+def test_a_checkpoint_that_would_run_code_is_refused_and_runs_none(tmp_path):
+    path, trace = tmp_path / "checkpoint.pt", tmp_path / "ran"
+    torch.save({"args": RunsCodeWhenLoaded(trace), "model": {}}, path)
+    with pytest.raises(ValueError, match="checkpoint.pt was refused and nothing in it was run: it holds .*system"):
+        checkpoint_utils.load_checkpoint_to_cpu(str(path))
+    assert not trace.exists()
+
+
+@pytest.mark.parametrize("share", [0, 0.5, 0.99])
+def test_a_checkpoint_that_was_cut_off_is_named(tmp_path, share):
+    path = tmp_path / "checkpoint.pt"
+    torch.save({"args": None, "model": {"weight": torch.ones(1000)}}, path)
+    whole = path.read_bytes()
+    path.write_bytes(whole[: int(share * len(whole))])
+    with pytest.raises(ValueError, match="checkpoint.pt is not a whole checkpoint"):
+        checkpoint_utils.load_checkpoint_to_cpu(str(path))
