@@ -32,21 +32,27 @@ it: it returns all trees.
 ``i-j`` is a sure link and ``i?j`` a possible one from source word ``i`` to target token ``j``. A sure link is
 possible by definition and is not written twice.
 
-==============================================  ==============================  ======================================
-target token                                    sure link to                    possible links to
-==============================================  ==============================  ======================================
-noun, plural ``tachi`` or ``gata``, adjective,  the word that it translates
-numeral, adverb, ``kono``, ``kare no``
-verb stem                                       the verb
-tense ``ru``, ``ta``, ``darou``                 ``do``, ``does``, ``did`` or    the verb
-                                                ``will``; without one the verb
-negation ``nai``                                ``not``                         the verb
-``de``, ``to``, ``ni``, ``no`` and others       their preposition
-topic ``wa``, subject ``ga``, object ``wo``                                     head noun and determiner of its
-                                                                                phrase, verb that governs it
-classifier                                                                      its noun, its numeral
-final ``irassharu``, ``iru``, ``aru``                                           head noun of the subject, main verb
-==============================================  ==============================  ======================================
+=============================================  ==============================  =====================================
+target token                                   sure link to                    possible links to
+=============================================  ==============================  =====================================
+noun, plural ``tachi`` or ``gata``, adjective  the word that it translates
+stem, numeral, adverb, ``kono``, ``kare``
+``na`` of an adjective, ``no`` of ``kare no``  the word that it translates     the noun that it is joined to
+verb stem                                      the verb
+tense ``ru``, ``ta``, ``darou``                ``do``, ``does``, ``did`` or    the verb
+                                               ``will``; without one the verb
+negation ``nai``                               ``not``                         the verb
+``de``, ``to``, ``ni``, ``no`` of a            their preposition               head noun and determiner of its
+preposition                                                                    phrase, verb or noun that governs it
+``soba``, ``ue``, ``shita``, ``ushiro``        their preposition
+topic ``wa``, subject ``ga``, object ``wo``                                    head noun and determiner of its
+                                                                               phrase, verb that governs it
+classifier                                                                     its noun, its numeral
+final ``irassharu``, ``iru``, ``aru``                                          head noun of the subject, main verb
+=============================================  ==============================  =====================================
+
+A particle stands between what it marks and what governs that, so it may link to either, whether a word of its own asks
+for it or not.
 
 ``the``, ``a``, ``some`` and relative ``that`` have no sure link. Every target token has a link, as an attention
 always looks somewhere, and none has more than one sure link, so an aligner that names one source word for every
@@ -201,6 +207,8 @@ WORDS = {
     },
 }
 FUNCTION_PREPOSITIONS = {"of": "no", "to": "ni", "with": "to"}
+PARTICLES = {"no", "na", "ni", "to", "de"}
+"""Tokens that join a word or phrase to what it belongs to and translate a word all the same; see the gold links."""
 
 TENSES = {"do": "ru", "does": "ru", "did": "ta", "will": "darou"}
 """English auxiliary to the tense token of the Japanese-like verb."""
@@ -518,9 +526,12 @@ class Clause(NamedTuple):
     verb: int
 
 
-def _gloss(word: Tree) -> list[Token]:
-    """Every token of a word's translation is sure; an article has none."""
-    return [Token(text, sure=word.start) for text in GLOSSES[word.symbol].split()]
+def _gloss(word: Tree, joins: tuple[int, ...] = ()) -> list[Token]:
+    """Every token of a word's translation is sure; an article has none. A particle may link to what it joins, too."""
+    return [
+        Token(text, sure=word.start, possible=joins if text in PARTICLES else ())
+        for text in GLOSSES[word.symbol].split()
+    ]
 
 
 def _core(tree: Tree) -> NounPhrase:
@@ -536,7 +547,7 @@ def _core(tree: Tree) -> NounPhrase:
         if word.symbol in WORDS["numeral"]:
             after = [*_gloss(word), Token(noun.noun_class.classifier, possible=(word.start, head.start))]
         else:
-            before += _gloss(word)
+            before += _gloss(word, joins=(head.start,))
         if word.symbol in DETERMINERS:
             marked.append(word.start)
     tokens = [*before, Token(noun.japanese, sure=head.start), *after]
@@ -552,7 +563,8 @@ def _noun_phrase(tree: Tree) -> NounPhrase:
     before: list[Token] = []
     if len(after) == 2:
         of, owner = after
-        before = _noun_phrase(owner).tokens + _gloss(of)
+        possessor = _noun_phrase(owner)
+        before = possessor.tokens + _gloss(of, joins=(*possessor.marked, core.head))
     elif after:
         _, *subject, verb_phrase = after[0].children
         before = _clause(verb_phrase, *map(_noun_phrase, subject), particle="ga").tokens
@@ -575,7 +587,7 @@ def _clause(verb_phrase: Tree, subject: NounPhrase | None = None, *, particle: s
             tokens.append(Token("wo", possible=(*phrase.marked, verb)))
         else:
             preposition = next(argument.words())
-            tokens += _gloss(preposition)
+            tokens += _gloss(preposition, joins=(*phrase.marked, verb))
     return Clause(tokens + verb_tokens, verb)
 
 

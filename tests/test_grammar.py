@@ -78,9 +78,22 @@ def test_links_worked_out_by_hand():
         *((0, 1), (1, 1), (4, 1)),  # wa: its noun phrase and the verb
         *((5, 6), (6, 6)),  # mai: the numeral and the noun
         *((6, 7), (4, 7)),  # wo
+        *((8, 3), (9, 3), (4, 3)),  # ni: its noun phrase and the verb besides the preposition
         *((4, 9), (4, 10)),  # nai, ta: the verb besides what expresses them
         *((1, 11), (4, 11)),  # iru: the subject and the verb
     }
+
+
+def test_joining_particles_may_link_to_both_sides():
+    # 0 his  1 quiet  2 dog  3 fell  4 near  5 the  6 stone  7 of  8 a  9 man
+    pair = translate("his quiet dog fell near the stone of a man")
+    assert pair.japanese == "kare no shizuka na inu wa otoko no ishi no soba de ochi ta iru"
+    links = {j: {i for i, target in pair.possible if target == j} for j in range(len(pair.target))}
+    assert links[1] == {2}  # no of kare no: the dog
+    assert links[3] == {2}  # na: the dog
+    assert links[7] == {8, 9, 6}  # no: a man, and the stone
+    assert links[9] == links[11] == {5, 6, 3}  # no soba de: the stone, and the verb
+    assert links[10] == set()  # soba is no particle
 
 
 def test_pharaoh_lines_are_sorted_and_name_each_link_once(pairs):
