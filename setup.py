@@ -22,7 +22,7 @@ setup(
         "fairseq-fixed==0.12.3.1",  # fairseq (module `fairseq`) that imports on Python 3.11 and later
         "hydra-core==1.3.2",  # what this fairseq was tested with
         "omegaconf==2.3.0",  # what this fairseq was tested with
-        "numpy>=2.4,<2.6",  # fairseq's data, and arrays for the figures
+        "numpy>=2.2,<2.6",  # fairseq's data, and arrays for the figures
         "sacrebleu==2.6.0",  # BLEU with a signature; --eval-bleu
         "sacremoses==0.2.0",  # --tokenizer moses, and the recipes' tokenisation
         "subword-nmt==0.3.8",  # --bpe subword_nmt, and the recipes' subwords

@@ -21,11 +21,14 @@ def apply() -> None:
 def allow_checkpoint_types() -> None:
     """Let ``torch.load`` read fairseq's checkpoints, and nothing more than those.
 
-    Since PyTorch 2.6 it refuses every type that is not plain data. Besides plain data, fairseq's checkpoints hold one
-    type: the ``argparse.Namespace`` of the command line. A checkpoint that asks for any other type is still refused,
-    before any of its code runs.
+    Since PyTorch 2.6 it refuses every type that is not plain data. Besides plain data, fairseq's checkpoints hold the
+    ``argparse.Namespace`` of the command line (architectures of fairseq's old style, such as ``lstm``) and NumPy arrays
+    of integers (the counts of ``--eval-bleu``). A checkpoint that asks for any other type is still refused, before any
+    of its code runs.
     """
-    torch.serialization.add_safe_globals([argparse.Namespace])
+    counts = np.zeros(1, dtype=np.int64)
+    rebuild_array = counts.__reduce__()[0]
+    torch.serialization.add_safe_globals([argparse.Namespace, rebuild_array, np.ndarray, np.dtype, type(counts.dtype)])
 
 
 def name_bad_checkpoints() -> None:

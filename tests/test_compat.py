@@ -52,6 +52,12 @@ def test_a_checkpoint_with_the_command_line_in_it_is_read(tmp_path):
     assert torch.load(path)["args"].arch == "lstm"
 
 
+def test_a_checkpoint_with_the_counts_of_bleu_in_it_is_read(tmp_path):
+    path = tmp_path / "checkpoint.pt"
+    torch.save({"extra_state": {"counts": np.array([3, 2, 1, 0])}}, path)
+    assert torch.load(path)["extra_state"]["counts"].tolist() == [3, 2, 1, 0]
+
+
 class RunsCodeWhenLoaded:
     def __init__(self, path):
         self.path = path

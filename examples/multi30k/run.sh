@@ -6,7 +6,8 @@
 #   DATA=                     folder with the raw files (or with raw/ in it); downloaded when empty
 #   SOURCE=de TARGET=en       direction
 #   SIZE=256                  width of embeddings and layers
-#   EPOCHS=16 SEED=1 BEAM=5   budget, seed, beam
+#   EPOCHS=8 MAX_TOKENS=1000  budget: epochs, and tokens in a batch
+#   SEED=1 BEAM=5             seed; beam on the test set (development BLEU, once an epoch, is greedy)
 #   KEEP_CASE=                set to 1 to keep upper case
 #   OUT=build/multi30k        where everything is written
 #
@@ -14,7 +15,8 @@
 set -euo pipefail
 
 ARCH=${ARCH:-gru_rnnsearch} FLAGS=${FLAGS:-} DATA=${DATA:-} SOURCE=${SOURCE:-de} TARGET=${TARGET:-en}
-SIZE=${SIZE:-256} EPOCHS=${EPOCHS:-16} SEED=${SEED:-1} BEAM=${BEAM:-5} KEEP_CASE=${KEEP_CASE:-}
+SIZE=${SIZE:-256} EPOCHS=${EPOCHS:-8} MAX_TOKENS=${MAX_TOKENS:-1000} SEED=${SEED:-1} BEAM=${BEAM:-5}
+KEEP_CASE=${KEEP_CASE:-}
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 root=$(cd "$here/../.." && pwd)
@@ -74,9 +76,9 @@ echo "multi30k: fairseq-train $ARCH ($model/train.log)"
 # shellcheck disable=SC2086  # the flags are lists of words
 fairseq-train "$binary" --user-dir "$package" --source-lang "$SOURCE" --target-lang "$TARGET" \
     --arch "$ARCH" $sizes --dropout 0.3 \
-    --optimizer adam --lr 0.001 --clip-norm 1.0 --criterion cross_entropy --max-tokens 4000 \
+    --optimizer adam --lr 0.001 --clip-norm 1.0 --criterion cross_entropy --max-tokens "$MAX_TOKENS" \
     --max-epoch "$EPOCHS" --seed "$SEED" $device \
-    --eval-bleu --eval-bleu-args "{\"beam\": $BEAM}" --eval-bleu-detok moses --eval-bleu-remove-bpe \
+    --eval-bleu --eval-bleu-args '{"beam": 1}' --eval-bleu-detok moses --eval-bleu-remove-bpe \
     --best-checkpoint-metric bleu --maximize-best-checkpoint-metric --no-epoch-checkpoints \
     --save-dir "$model" --log-file "$model/train.log" $FLAGS ||
     fail "fairseq-train failed; its last lines are above and in $model/train.log"
