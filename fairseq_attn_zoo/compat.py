@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from fairseq import checkpoint_utils
 from fairseq.data import data_utils
+from fairseq.tasks import FairseqTask
 
 
 def apply() -> None:
@@ -16,6 +17,7 @@ def apply() -> None:
     allow_checkpoint_types()
     name_bad_checkpoints()
     keep_last_batch()
+    resume_with_the_same_batches()
 
 
 def allow_checkpoint_types() -> None:
@@ -92,3 +94,27 @@ def keep_last_batch() -> None:
 
     batch_by_size.keeps_last_batch = True
     data_utils.batch_by_size = batch_by_size
+
+
+def resume_with_the_same_batches() -> None:
+    """Let a training that goes on read the batches that it would have read without the stop.
+
+    fairseq composes the batches once, in the epoch in which its process starts, and seeds them with that epoch. A run
+    that resumes in a later epoch would compose other ones: it would not equal an uninterrupted run, and one stopped
+    within an epoch would read some sentences twice and others not at all.
+    """
+    if hasattr(FairseqTask.get_batch_iterator, "resumes_with_the_same_batches"):
+        return
+    original = FairseqTask.get_batch_iterator
+
+    @functools.wraps(original)
+    def get_batch_iterator(self, dataset, *args, epoch=1, **kwargs):
+        cached = self.dataset_to_epoch_iter.get(dataset)
+        iterator = original(self, dataset, *args, epoch=1, **kwargs)
+        if iterator is not cached:  # a cached one keeps its place
+            dataset.set_epoch(epoch)
+            iterator.epoch = max(epoch, 1)
+        return iterator
+
+    get_batch_iterator.resumes_with_the_same_batches = True
+    FairseqTask.get_batch_iterator = get_batch_iterator

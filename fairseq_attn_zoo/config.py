@@ -20,7 +20,10 @@ class RecurrentConfig(FairseqDataclass):
     dropout: float = field(default=0.0, metadata={"help": "dropout probability, wherever no flag below says otherwise"})
     encoder_embed_dim: int = field(default=512, metadata={"help": "width of the source embeddings"})
     encoder_embed_path: Optional[str] = field(
-        default=None, metadata={"help": "pretrained source embeddings: a text file of one word and its values a line"}
+        default=None,
+        metadata={
+            "help": "pretrained source embeddings: a text file, first its numbers of words and values, then a word a line"
+        },
     )
     encoder_freeze_embed: bool = field(default=False, metadata={"help": "do not train the source embeddings"})
     encoder_hidden_size: int = field(default=512, metadata={"help": "units of one direction of the encoder"})
@@ -33,7 +36,10 @@ class RecurrentConfig(FairseqDataclass):
     )
     decoder_embed_dim: int = field(default=512, metadata={"help": "width of the target embeddings"})
     decoder_embed_path: Optional[str] = field(
-        default=None, metadata={"help": "pretrained target embeddings: a text file of one word and its values a line"}
+        default=None,
+        metadata={
+            "help": "pretrained target embeddings: a text file, first its numbers of words and values, then a word a line"
+        },
     )
     decoder_freeze_embed: bool = field(default=False, metadata={"help": "do not train the target embeddings"})
     decoder_hidden_size: int = field(default=512, metadata={"help": "units of the decoder"})

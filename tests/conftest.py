@@ -1,6 +1,7 @@
 """A tiny parallel corpus, and models trained on it for a few seconds, each made once a session when first asked for.
 
-What needs fairseq is imported where it is used: pytest reads this file also when it runs only tests that need PyTorch
+All tests that use these fixtures stand in one file, so that ``pytest -n 2 --dist loadfile`` makes nothing twice. What
+needs fairseq is imported where it is used: pytest reads this file also when it runs only tests that need PyTorch
 alone.
 """
 
@@ -22,16 +23,6 @@ class Corpus(NamedTuple):
     raw: Path  # {train,valid,test}.{en,ja} in words, and .align, the sure links of the gold alignments
     codes: Path  # of the joint BPE
     data: Path  # binarised subwords, a dictionary a language
-
-
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """With ``pytest -n 2 --dist loadgroup``, tests that share models run in one process, and those models are made once."""
-    for item in items:
-        for fixture in ("trained", "corpus"):  # whatever needs "trained" needs "corpus" too
-            if fixture in getattr(item, "fixturenames", ()):
-                item.add_marker(pytest.mark.xdist_group(fixture))
-                break
 
 
 @pytest.fixture(scope="session")

@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
-pytestmark = pytest.mark.xdist_group("recipes")
 
 
 def run(command: list[str], **settings: str) -> subprocess.CompletedProcess:

@@ -259,7 +259,7 @@ class RecurrentModel(FairseqEncoderDecoderModel):
                 "each layer of the decoder starts from a layer of the encoder"
             )
         if getattr(task.cfg, "left_pad_target", False):
-            raise ValueError("--left-pad-target True is not for recurrent decoders; leave it out")
+            raise ValueError("--left-pad-target is not for recurrent decoders; leave it out")
         encoder_network, decoder_network = cls.build_networks(cfg)
         source, target, output = cls.build_embeddings(cfg, task, decoder_network.output_size)
         encoder = ZooEncoder(
