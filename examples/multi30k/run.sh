@@ -91,7 +91,7 @@ step "fairseq-generate (beam $BEAM)" "$model/generate.txt" \
 grep '^D-' "$model/generate.txt" | sort -V | cut -f3 >"$model/test.$TARGET"
 [ "$(wc -l <"$model/test.$TARGET")" -eq "$(wc -l <"$text/test.raw.$TARGET")" ] ||
     fail "$model/test.$TARGET has not as many lines as the test set; see $model/generate.txt"
-lowercase=--lowercase
+lowercase="--lowercase --chrf-lowercase"
 [ -n "$KEEP_CASE" ] && lowercase=
 echo "multi30k: $ARCH, $SOURCE-$TARGET, test 2016, translations in $model/test.$TARGET"
 # shellcheck disable=SC2086
