@@ -45,7 +45,9 @@ def captions(tmp_path_factory) -> Path:
 def test_multi30k_goes_from_raw_text_to_a_score_and_repeats_no_finished_step(captions, tmp_path):
     first = multi30k(captions, tmp_path, ARCH="lstm_luong_attention", FLAGS="--attention-score general")
     assert first.returncode == 0, first.stderr[-2000:]
-    scores = json.loads(first.stdout[first.stdout.index("[") :])
+    (file,) = tmp_path.glob("de-en/lstm_luong_attention-*/scores.json")
+    scores = json.loads(file.read_text(encoding="utf-8"))
+    assert first.stdout.endswith(file.read_text(encoding="utf-8"))
     assert {score["name"] for score in scores} == {"BLEU", "chrF2"}
     assert "case:lc" in scores[0]["signature"]
     (translations,) = tmp_path.glob("de-en/lstm_luong_attention-*/test.en")
@@ -56,7 +58,7 @@ def test_multi30k_goes_from_raw_text_to_a_score_and_repeats_no_finished_step(cap
 
     again = multi30k(captions, tmp_path, ARCH="lstm_luong_attention", FLAGS="--attention-score general")
     assert "fairseq-preprocess" in first.stdout and "fairseq-preprocess" not in again.stdout
-    assert json.loads(again.stdout[again.stdout.index("[") :]) == scores
+    assert json.loads(file.read_text(encoding="utf-8")) == scores
 
 
 @pytest.mark.parametrize(
