@@ -73,13 +73,28 @@ def check_ranges(config: RecurrentConfig) -> None:
         ValueError: one line that names the flag, its value and what it may be
     """
     for name, value in config.items():
-        flag = "--" + name.replace("_", "-")
         if value is None:
             continue
-        if name.endswith(COUNTS) and value < 1:
-            raise ValueError(f"{flag} is {value}; it must be at least 1")
+        if name.endswith(COUNTS):
+            check_range(name, value, 1)
         if name.endswith(PROBABILITIES) and not 0 <= value < 1:
-            raise ValueError(f"{flag} is {value}; a dropout probability must be at least 0 and below 1")
+            raise ValueError(f"{flag(name)} is {value}; a dropout probability must be at least 0 and below 1")
+
+
+def check_range(name: str, value: int, lowest: int, highest: int | None = None) -> None:
+    """Refuse a number of something that is too low or too high.
+
+    Raises:
+        ValueError: one line that names the flag, its value and what it may be
+    """
+    if value < lowest or (highest is not None and value > highest):
+        allowed = f"at least {lowest}" if highest is None else f"from {lowest} to {highest}"
+        raise ValueError(f"{flag(name)} is {value}; it must be {allowed}")
+
+
+def flag(name: str) -> str:
+    """The command-line flag of a field."""
+    return "--" + name.replace("_", "-")
 
 
 def dropout_or_default(config: RecurrentConfig, name: str) -> float:

@@ -17,6 +17,7 @@ class EncoderOutput(NamedTuple):
     states: Tensor  # B x S x C, C = units x directions: the top layer's, [forward ; backward]
     final_hidden: Tensor  # L x directions x B x units: forward at the last word, backward at the first
     final_cell: Tensor | None  # the same of an LSTM's cells; None for a GRU
+    states_before_dropout: Tensor  # B x S x C: the states, none dropped
 
 
 class RecurrentEncoder(nn.Module):
@@ -62,19 +63,76 @@ class RecurrentEncoder(nn.Module):
             embedded: B x S x E, right-padded
             padding_mask: B x S, True at padding
         """
-        # A sentence of nothing but padding (a dummy batch) is read as one word: PyTorch refuses a length of 0.
-        lengths = (~padding_mask).sum(dim=1).clamp(min=1).cpu()
-        packed = pack_padded_sequence(embedded, lengths, batch_first=True, enforce_sorted=False)
+        packed = pack_padded_sequence(embedded, lengths(padding_mask).cpu(), batch_first=True, enforce_sorted=False)
         packed_states, final = self.rnn(packed)
         states, _ = pad_packed_sequence(packed_states, batch_first=True, total_length=embedded.size(1))
         hidden, cell = final if isinstance(final, tuple) else (final, None)
         return EncoderOutput(
-            self.dropout(states), self.split_directions(hidden), None if cell is None else self.split_directions(cell)
+            self.dropout(states),
+            self.split_directions(hidden),
+            None if cell is None else self.split_directions(cell),
+            states,
         )
 
     def split_directions(self, final: Tensor) -> Tensor:
         """PyTorch's (L x directions) x B x units as L x directions x B x units."""
         return final.view(self.num_layers, self.directions, -1, self.hidden_size)
+
+
+class TwoStackEncoder(nn.Module):
+    """Two stacks of LSTMs, one a direction, that never read each other (PyTorch's bidirectional LSTM mixes its layers).
+
+    Mino et al. (2017), Eq. 1 and 2.
+
+    Args:
+        input_size: E, width of the embeddings
+        hidden_size: units of one direction
+        num_layers: L
+        dropout: probability of dropping the top layers' outputs (not a recurrence, nor the final states, nor what a
+            lower layer passes up)
+    """
+
+    def __init__(self, input_size: int, hidden_size: int, num_layers: int, dropout: float = 0.0) -> None:
+        super().__init__()
+        self.output_size = 2 * hidden_size
+        self.forward_stack = nn.LSTM(input_size, hidden_size, num_layers, batch_first=True)
+        self.backward_stack = nn.LSTM(input_size, hidden_size, num_layers, batch_first=True)
+        self.dropout = nn.Dropout(dropout)
+
+    def forward(self, embedded: Tensor, padding_mask: Tensor) -> EncoderOutput:
+        """Encode; arguments as in :class:`RecurrentEncoder`."""
+        length = lengths(padding_mask)
+        order = reversed_order(length, embedded.size(1))
+        forward_states, forward_final = self.run(self.forward_stack, embedded, length)
+        backward_states, backward_final = self.run(self.backward_stack, reorder_positions(embedded, order), length)
+        states = torch.cat([forward_states, reorder_positions(backward_states, order)], dim=-1)
+        hidden, cell = (torch.stack(pair, dim=1) for pair in zip(forward_final, backward_final, strict=True))
+        return EncoderOutput(self.dropout(states), hidden, cell, states)
+
+    @staticmethod
+    def run(stack: nn.LSTM, embedded: Tensor, length: Tensor) -> tuple[Tensor, tuple[Tensor, Tensor]]:
+        """The top layer's states, B x S x units, and each layer's last state and cell, L x B x units."""
+        packed = pack_padded_sequence(embedded, length.cpu(), batch_first=True, enforce_sorted=False)
+        packed_states, final = stack(packed)
+        states, _ = pad_packed_sequence(packed_states, batch_first=True, total_length=embedded.size(1))
+        return states, final
+
+
+def lengths(padding_mask: Tensor) -> Tensor:
+    """Words of each sentence, B. One of nothing but padding (a dummy batch) counts as one word, which RNNs need."""
+    return (~padding_mask).sum(dim=1).clamp(min=1)
+
+
+def reversed_order(length: Tensor, width: int) -> Tensor:
+    """Positions that turn each right-padded sentence round and leave its padding where it is, B x S; its own inverse."""
+    positions = torch.arange(width, device=length.device)
+    mirrored = length.unsqueeze(1) - 1 - positions
+    return torch.where(mirrored >= 0, mirrored, positions)
+
+
+def reorder_positions(states: Tensor, order: Tensor) -> Tensor:
+    """Position ``order[b, s]`` of sentence b at position s: B x S x C."""
+    return states.gather(1, order.unsqueeze(2).expand_as(states))
 
 
 def join_directions(final: Tensor) -> Tensor:

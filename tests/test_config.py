@@ -4,6 +4,13 @@ import pytest
 from fairseq.models import MODEL_DATACLASS_REGISTRY
 from zoo import ARCHITECTURES, dictionary, tiny_model
 
+KEY_VALUE_SIZES = {
+    "encoder_embed_dim": 540,
+    "encoder_hidden_size": 540,
+    "decoder_embed_dim": 540,
+    "decoder_hidden_size": 540,
+    "attention_query": "previous",
+}
 every_architecture = pytest.mark.parametrize("name", sorted(ARCHITECTURES))
 
 
@@ -26,12 +33,30 @@ every_architecture = pytest.mark.parametrize("name", sorted(ARCHITECTURES))
             "attention_score": "dot",
             "decoder_no_input_feeding": False,
         },
+        "lstm_kv_baseline": KEY_VALUE_SIZES,
+        "lstm_kv_attention": {**KEY_VALUE_SIZES, "attention_key_query": "upper-half"},
+        "lstm_kv_modified_init": KEY_VALUE_SIZES,
+        "lstm_memnet_hops": {
+            "encoder_embed_dim": 256,
+            "encoder_hidden_size": 128,
+            "decoder_embed_dim": 256,
+            "decoder_hidden_size": 256,
+            "no_decoder_lstm": False,
+        },
+        "lstm_fine_grained": {
+            "encoder_embed_dim": 620,
+            "encoder_hidden_size": 1000,
+            "decoder_embed_dim": 620,
+            "decoder_hidden_size": 1000,
+            "attention_dim": 1000,
+            "attention_variant": "att-y-2d",
+        },
     }.items(),
 )
 def test_defaults_are_the_papers(name, sizes):
     config = MODEL_DATACLASS_REGISTRY[name]()
     assert {size: getattr(config, size) for size in sizes} == sizes
-    assert config.encoder_layers == config.decoder_layers == 1
+    assert config.encoder_layers == config.decoder_layers == (2 if name.startswith("lstm_kv") else 1)
     assert config.dropout == 0
 
 

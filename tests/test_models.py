@@ -308,8 +308,9 @@ def test_a_source_beyond_the_maximum_is_refused_with_the_flag_to_raise(variant):
 def test_a_checkpoint_of_another_dictionary_is_refused(variant):
     name, flags = variant
     model = tiny_model(name, **flags)
-    saved = model.state_dict()
-    saved["decoder.embed_tokens.weight"] = saved["decoder.embed_tokens.weight"][:-2]
     words = len(dictionary())
-    with pytest.raises(ValueError, match=f"target dictionary of {words - 2} types.*has {words}"):
-        model.load_state_dict(saved)
+    for kind, matrix in (("source", "encoder.embed_tokens.weight"), ("target", "decoder.output_projection.weight")):
+        saved = model.state_dict()
+        saved[matrix] = saved[matrix][:-2]
+        with pytest.raises(ValueError, match=f"{kind} dictionary of {words - 2} types.*has {words}"):
+            model.load_state_dict(saved)

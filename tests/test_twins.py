@@ -1,10 +1,12 @@
 """The fast code against loops written from the papers: logits, weights and gradients, in float64."""
 
+from typing import NamedTuple
+
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from naive import bahdanau, luong
+from naive import bahdanau, choi, luong, mino, simon
 from zoo import pad_batch, random_batch, teacher_forced, tiny_model, variant_name, variants
 
 TOLERANCE = {"rtol": 1e-9, "atol": 1e-9}
@@ -49,16 +51,19 @@ def bahdanau_parameters(model) -> dict:
     return parameters
 
 
+def lstm_cells(decoder) -> list[dict]:
+    """A decoder's LSTM as the twins' list of cells, whether it is looped over or called once."""
+    if hasattr(decoder, "rnn"):
+        return [layer["forward"] for layer in cells(decoder.rnn)]
+    names = ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
+    return [{name: getattr(cell, name) for name in names} for cell in decoder.cells]
+
+
 def luong_parameters(model) -> dict:
     decoder = model.decoder.network
-    if hasattr(decoder, "cells"):
-        names = ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
-        decoder_cells = [{name: getattr(cell, name) for name in names} for cell in decoder.cells]
-    else:
-        decoder_cells = [layer["forward"] for layer in cells(decoder.rnn)]
     parameters = {
         "encoder": cells(model.encoder.network.rnn),
-        "decoder": decoder_cells,
+        "decoder": lstm_cells(decoder),
         "W_c": decoder.attentional.projection.weight,
         "W": model.decoder.output_projection.weight,
     }
@@ -71,49 +76,133 @@ def luong_parameters(model) -> dict:
     return parameters
 
 
-def twin(name: str, model, flags: dict):
-    """The naive twin of an architecture: a function of one sentence's source and target embeddings."""
-    if name == "gru_rnnsearch":
-        return lambda x, y: bahdanau.rnnsearch(bahdanau_parameters(model), x, y)
+def mino_parameters(model) -> dict:
+    encoder, decoder = model.encoder.network, model.decoder.network
+    attention = decoder.attention
+    parameters = {
+        "forward": [layer["forward"] for layer in cells(encoder.forward_stack)],
+        "backward": [layer["forward"] for layer in cells(encoder.backward_stack)],
+        "decoder": lstm_cells(decoder),
+        "W_0": [projection.weight for projection in decoder.initial_state.projections],
+        "W_d": decoder.readout.weight,
+        "W_o": model.decoder.output_projection.weight,
+        "b_o": model.decoder.output_projection.bias,
+    }
+    if hasattr(attention, "merging"):
+        parameters["W_e"] = attention.merging.weight
+    else:
+        parameters["W_f"], parameters["W_g"] = attention.key_merging.weight, attention.value_merging.weight
+        if attention.query_projection is not None:
+            parameters["W_q"] = attention.query_projection.weight
+    return parameters
+
+
+def simon_parameters(model) -> dict:
+    decoder = model.decoder.network
+    parameters = {
+        "encoder": cells(model.encoder.network.rnn),
+        "W": model.decoder.output_projection.weight,
+        "b": model.decoder.output_projection.bias,
+    }
+    if decoder.attention.target_hops:
+        parameters["key_words"] = decoder.attention.key_words.weight
+        parameters["value_words"] = decoder.attention.value_words.weight
+        parameters["key_times"] = decoder.attention.key_times
+        parameters["value_times"] = decoder.attention.value_times
+    if hasattr(decoder, "query"):
+        parameters["query"] = decoder.query
+    else:
+        parameters["decoder"] = lstm_cells(decoder)
+    return parameters
+
+
+def choi_parameters(model, variant: str) -> dict:
+    decoder = model.decoder.network
+    attention = decoder.attention
+    parameters = {
+        "encoder": cells(model.encoder.network.rnn),
+        "decoder": lstm_cells(decoder),
+        "W_s": [projection.weight for projection in decoder.initial_state.projections],
+        "W": attention.query_projection.weight,
+        "U": attention.source_projection.weight,
+        "b": attention.source_projection.bias,
+        ("V" if variant == "att-y-2d" else "v"): attention.energy,
+        "W_o": model.decoder.output_projection.weight,
+        "c": model.decoder.output_projection.bias,
+    }
+    if variant != "att":
+        parameters["Y"] = attention.word_projection.weight
+    return parameters
+
+
+class Expected(NamedTuple):
+    """What a twin says of one sentence."""
+
+    logits: torch.Tensor  # T x words
+    alignment: torch.Tensor | None  # T x S
+    trace: dict[str, torch.Tensor]  # the mechanism's own weights by name, T x positions x ...
+
+
+def twin(name: str, model, flags: dict, source: list[int], target: list[int]) -> Expected:
+    """What the naive twin of an architecture makes of one sentence."""
+    x = model.encoder.embed_tokens(torch.tensor(source))
+    y = None if model.decoder.embed_tokens is None else model.decoder.embed_tokens(torch.tensor(target))
     if name == "gru_rnnencdec":
-        return lambda x, y: bahdanau.rnnencdec(bahdanau_parameters(model), x, y)
-    if name == "lstm_luong_attention":
-        return lambda x, y: luong.global_attention(
+        logits, _ = bahdanau.rnnencdec(bahdanau_parameters(model), x, y)
+        return Expected(logits, None, {})
+    if name == "lstm_memnet_hops":
+        network = model.decoder.network
+        hops = {"source_hops": network.attention.source_hops, "target_hops": network.attention.target_hops}
+        if flags["no_decoder_lstm"]:
+            logits, on_source, on_target = simon.without_lstm(simon_parameters(model), x, target, **hops)
+        else:
+            logits, on_source, on_target = simon.memory_network(simon_parameters(model), x, y, target, **hops)
+        trace = {"source_hops": on_source.transpose(1, 2)}  # T x S x hops
+        if hops["target_hops"]:
+            width = len(target)
+            rows = [torch.nn.functional.pad(weights, (0, width - weights.size(1))).t() for weights in on_target]
+            trace["target_hops"] = torch.stack(rows)  # T x words x hops
+        return Expected(logits, on_source[:, -1], trace)
+    if name == "lstm_fine_grained":
+        variant = flags["attention_variant"]
+        logits, weights = choi.fine_grained(choi_parameters(model, variant), x, y, variant)
+        if variant == "att-y-2d":
+            return Expected(logits, weights.mean(-1), {"source_dimensions": weights})
+        return Expected(logits, weights, {"source": weights})
+    if name == "gru_rnnsearch":
+        logits, weights = bahdanau.rnnsearch(bahdanau_parameters(model), x, y)
+    elif name == "lstm_luong_attention":
+        logits, weights = luong.global_attention(
             luong_parameters(model), x, y, flags["attention_score"], not flags["decoder_no_input_feeding"]
         )
-    raise LookupError(f"{name} has no naive twin: write one in tests/naive and name it here")
+    elif name.startswith("lstm_kv_"):
+        key_query = flags.get("attention_key_query", "upper-half")
+        system = name.removeprefix("lstm_kv_")
+        logits, weights = mino.key_value(mino_parameters(model), x, y, system, flags["attention_query"], key_query)
+    else:
+        raise LookupError(f"{name} has no naive twin: write one in tests/naive and name it here")
+    return Expected(logits, weights, {"source": weights})
 
 
-@pytest.mark.parametrize("variant", variants(), ids=variant_name)
-@settings(max_examples=6, deadline=None)
-@given(
-    lengths=st.lists(st.tuples(st.integers(1, 6), st.integers(2, 5)), min_size=1, max_size=3),
-    layers=st.integers(1, 2),
-    seed=st.integers(0, 1000),
-)
-def test_equals_the_papers_loops(variant, lengths, layers, seed):
-    name, flags = variant
-    model = tiny_model(name, seed, encoder_layers=layers, decoder_layers=layers, **flags)
-    sources = random_batch([source for source, _ in lengths], seed)
-    targets = random_batch([target for _, target in lengths], seed + 1)
+def assert_equals_the_twin(name: str, model, flags: dict, sources: list[list[int]], targets: list[list[int]]) -> None:
+    """Logits, every weight, and the gradient of every parameter, for a left-padded batch."""
     given_targets = teacher_forced(targets)
-    logits, extra = model(pad_batch(sources, left=True), None, pad_batch(given_targets))
-    weights = extra["attn"][0]
-
-    naive = twin(name, model, flags)
+    batch = (pad_batch(sources, left=True), None, pad_batch(given_targets))
+    logits, extra = model(*batch, need_trace=True)
     width = max(map(len, sources))
     fast_logits, naive_logits = [], []
     for row, (source, target) in enumerate(zip(sources, given_targets, strict=True)):
-        expected, expected_weights = naive(
-            model.encoder.embed_tokens(torch.tensor(source)), model.decoder.embed_tokens(torch.tensor(target))
-        )
-        naive_logits.append(expected)
+        expected = twin(name, model, flags, source, target)
+        naive_logits.append(expected.logits)
         fast_logits.append(logits[row, : len(target)])
-        torch.testing.assert_close(fast_logits[-1], expected, **TOLERANCE)
-        if expected_weights is not None:
-            torch.testing.assert_close(
-                weights[row, : len(target), width - len(source) :], expected_weights, **TOLERANCE
-            )
+        torch.testing.assert_close(fast_logits[-1], expected.logits, **TOLERANCE)
+        words, positions = slice(len(target)), slice(width - len(source), width)
+        if expected.alignment is not None:
+            torch.testing.assert_close(extra["attn"][0][row, words, positions], expected.alignment, **TOLERANCE)
+        assert extra["trace"].keys() == expected.trace.keys()
+        for part, weights in expected.trace.items():
+            got = extra["trace"][part][row, words, positions if part.startswith("source") else words]
+            torch.testing.assert_close(got, weights, **TOLERANCE)
 
     coefficients = [torch.randn_like(rows) for rows in naive_logits]
     parameters = dict(model.named_parameters())
@@ -128,3 +217,34 @@ def test_equals_the_papers_loops(variant, lengths, layers, seed):
     for parameter, got, expected in zip(parameters, fast, slow, strict=True):
         expected = torch.zeros_like(parameters[parameter]) if expected is None else expected
         torch.testing.assert_close(got, expected, **TOLERANCE, msg=lambda text, name=parameter: f"{name}: {text}")
+
+
+sentence_lengths = st.lists(st.tuples(st.integers(1, 6), st.integers(2, 5)), min_size=1, max_size=3)
+
+
+@pytest.mark.parametrize("variant", variants(), ids=variant_name)
+@settings(max_examples=6, deadline=None)
+@given(lengths=sentence_lengths, layers=st.integers(1, 2), seed=st.integers(0, 1000))
+def test_equals_the_papers_loops(variant, lengths, layers, seed):
+    name, flags = variant
+    model = tiny_model(name, seed, encoder_layers=layers, decoder_layers=layers, **flags)
+    sources = random_batch([source for source, _ in lengths], seed)
+    targets = random_batch([target for _, target in lengths], seed + 1)
+    assert_equals_the_twin(name, model, flags, sources, targets)
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    lengths=sentence_lengths,
+    source_hops=st.integers(1, 7),
+    target_hops=st.integers(0, 5),
+    without_lstm=st.booleans(),
+    seed=st.integers(0, 1000),
+)
+def test_any_number_of_hops_equals_the_papers_loops(lengths, source_hops, target_hops, without_lstm, seed):
+    flags = {"no_decoder_lstm": without_lstm}
+    hops = {"source_hops": source_hops, "target_hops": max(target_hops, int(without_lstm))}
+    model = tiny_model("lstm_memnet_hops", seed, **hops, **flags)
+    sources = random_batch([source for source, _ in lengths], seed)
+    targets = random_batch([target for _, target in lengths], seed + 1)
+    assert_equals_the_twin("lstm_memnet_hops", model, flags, sources, targets)

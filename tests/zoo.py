@@ -20,6 +20,8 @@ SIZES = {
     "decoder_hidden_size": 8,
     "decoder_maxout_size": 3,
     "attention_dim": 6,
+    "encoder_layers": 1,
+    "decoder_layers": 1,
     "max_source_positions": 50,
     "max_target_positions": 50,
 }
@@ -59,16 +61,20 @@ def tiny_config(name: str, **flags):
     """The config of a tiny model; a size that the architecture does not have is left out."""
     config = OmegaConf.structured(MODEL_DATACLASS_REGISTRY[name])
     config._name = name
-    # Luong's two directions side by side must be as wide as the decoder.
-    sizes = {**SIZES, "encoder_hidden_size": 4 if name == "lstm_luong_attention" else 6, **flags}
+    # In some the encoder's two directions side by side must be as wide as the decoder.
+    joined = name in ("lstm_luong_attention", "lstm_memnet_hops")
+    sizes = {**SIZES, "encoder_hidden_size": 4 if joined else 6, **flags}
     for flag, value in sizes.items():
         if flag in config or flag in flags:
             config[flag] = value
     return config
 
 
-def tiny_model(name: str, seed: int = 1, task_flags: dict | None = None, **flags):
-    """A tiny model in float64 whose weights are large enough that nothing is close to zero or to uniform."""
+def tiny_model(name: str, seed: int = 1, task_flags: dict | None = None, keep_initial_values: bool = False, **flags):
+    """A tiny model in float64 whose weights are large enough that nothing is close to zero or to uniform.
+
+    With ``keep_initial_values`` its weights are those that training starts from.
+    """
     torch.manual_seed(seed)
     task = SimpleNamespace(
         source_dictionary=dictionary(),
@@ -76,9 +82,11 @@ def tiny_model(name: str, seed: int = 1, task_flags: dict | None = None, **flags
         cfg=SimpleNamespace(**{"left_pad_target": False, **(task_flags or {})}),
     )
     model = build_model(tiny_config(name, **flags), task).double()
+    if keep_initial_values:
+        return model.eval()
     for parameter in model.parameters():
         torch.nn.init.normal_(parameter, std=0.4)
-    for embedding in (model.encoder.embed_tokens, model.decoder.embed_tokens):
+    for embedding in filter(None, (model.encoder.embed_tokens, model.decoder.embed_tokens)):
         torch.nn.init.zeros_(embedding.weight[embedding.padding_idx])
     return model.eval()
 

@@ -9,7 +9,10 @@ once a word (:meth:`forward`). The letters of the shapes are the same everywhere
 
 from .additive import AdditiveAttention
 from .base import AttentionMechanism, AttentionMemory, masked_softmax
+from .fine_grained import FineGrainedAttention, WordAwareAttention
+from .key_value import HalfScoredAttention, KeyValueAttention, MergedSourceAttention, SharedMemoryAttention
 from .luong import ConcatAttention, DotAttention, GeneralAttention
+from .memory_network import MemoryNetworkAttention
 
 __all__ = [
     "AdditiveAttention",
@@ -17,6 +20,13 @@ __all__ = [
     "AttentionMemory",
     "ConcatAttention",
     "DotAttention",
+    "FineGrainedAttention",
     "GeneralAttention",
+    "HalfScoredAttention",
+    "KeyValueAttention",
+    "MemoryNetworkAttention",
+    "MergedSourceAttention",
+    "SharedMemoryAttention",
+    "WordAwareAttention",
     "masked_softmax",
 ]

@@ -18,8 +18,8 @@ from fairseq.models import (
 from torch import Tensor, nn
 
 from ..config import RecurrentConfig, check_ranges, dropout_or_default
-from ..decoders import DecoderState, RecurrentDecoder, map_tensors
-from ..encoders import RecurrentEncoder
+from ..decoders import DecoderState, RecurrentDecoder, TargetWords, map_tensors
+from ..encoders import RecurrentEncoder, TwoStackEncoder
 
 # Name of every architecture of the package -> its model class; the tests walk through it.
 ARCHITECTURES: dict[str, type["RecurrentModel"]] = {}
@@ -57,7 +57,7 @@ class ZooEncoder(FairseqEncoder):
         self,
         dictionary,
         embed_tokens: nn.Embedding,
-        network: RecurrentEncoder,
+        network: RecurrentEncoder | TwoStackEncoder,
         decoder: RecurrentDecoder,
         dropout_in: float,
         max_source_positions: int,
@@ -121,12 +121,15 @@ class ZooEncoder(FairseqEncoder):
 
 
 class ZooDecoder(FairseqIncrementalDecoder):
-    """Embeds target words, runs the decoder network, and projects its features to the vocabulary."""
+    """Embeds target words, runs the decoder network, and projects its features to the vocabulary.
+
+    ``embed_tokens`` is None for a network that reads the words' ids only.
+    """
 
     def __init__(
         self,
         dictionary,
-        embed_tokens: nn.Embedding,
+        embed_tokens: nn.Embedding | None,
         network: RecurrentDecoder,
         output_projection: nn.Linear,
         dropout_in: float,
@@ -148,8 +151,9 @@ class ZooDecoder(FairseqIncrementalDecoder):
         encoder_out: dict[str, Any],
         incremental_state: dict[str, Any] | None = None,
         features_only: bool = False,
+        need_trace: bool = False,
         **unused,
-    ) -> tuple[Tensor, dict[str, list[Tensor | None]]]:
+    ) -> tuple[Tensor, dict[str, Any]]:
         """Predict the word after each target word.
 
         Args:
@@ -157,12 +161,16 @@ class ZooDecoder(FairseqIncrementalDecoder):
             encoder_out: of :class:`ZooEncoder`, for N = B x hypotheses
             incremental_state: of fairseq's generator. With it only the words that were not read in earlier calls are
                 read, and only their predictions are returned: all T in the first call, one in each later call.
+            features_only: return what the output layer reads instead of logits
+            need_trace: return every weight of the mechanism too
 
         Returns:
             logits, N x T x vocabulary, and ``{"attn": [weights]}``, weights N x T x S in the order of ``src_tokens``,
-            or ``[None]`` when nobody reads them (see ``need_attn``) or the architecture has no attention
+            or ``[None]`` when nobody reads them (see ``need_attn``) or the architecture has no attention. With
+            ``need_trace`` also ``"trace"``, by name (see :meth:`fairseq_attn_zoo.attention.AttentionMechanism.trace`),
+            source positions in the order of ``src_tokens``.
         """
-        features, extra = self.extract_features(prev_output_tokens, encoder_out, incremental_state)
+        features, extra = self.extract_features(prev_output_tokens, encoder_out, incremental_state, need_trace)
         return (features if features_only else self.output_layer(features)), extra
 
     def extract_features(
@@ -170,8 +178,9 @@ class ZooDecoder(FairseqIncrementalDecoder):
         prev_output_tokens: Tensor,
         encoder_out: dict[str, Any],
         incremental_state: dict[str, Any] | None = None,
+        need_trace: bool = False,
         **unused,
-    ) -> tuple[Tensor, dict[str, list[Tensor | None]]]:
+    ) -> tuple[Tensor, dict[str, Any]]:
         """Like :meth:`forward`, but returns what the output layer reads, N x T x F."""
         sentences = encoder_out["sentences"]
         hypotheses = prev_output_tokens.size(0) // sentences.given_positions.size(0)
@@ -182,18 +191,24 @@ class ZooDecoder(FairseqIncrementalDecoder):
             past = DecodingState(repeat_rows(sentences.state, hypotheses), words=0)
 
         new_words = prev_output_tokens[:, past.words :]
-        embedded = self.dropout_in(self.embed_tokens(new_words))
+        embedded = None if self.embed_tokens is None else self.dropout_in(self.embed_tokens(new_words))
         need_weights = self.need_attn_in_training if self.training else self.need_attn
-        output = self.network(embedded, sentences.memory, past.decoder, need_weights)
+        output = self.network(
+            TargetWords(new_words, embedded), sentences.memory, past.decoder, need_weights, need_trace
+        )
 
         if incremental_state is not None:
             now = DecodingState(output.state, prev_output_tokens.size(1))
             self.set_incremental_state(incremental_state, "past", now)
+        given_positions = repeat_rows(sentences.given_positions, hypotheses)
         weights = output.weights
-        if weights is not None:
-            given = repeat_rows(sentences.given_positions, hypotheses).unsqueeze(1).expand_as(weights)
-            weights = weights.gather(2, given)
-        return output.features, {"attn": [weights]}
+        extra: dict[str, Any] = {"attn": [None if weights is None else as_given(weights, given_positions)]}
+        if output.trace is not None:
+            extra["trace"] = {
+                name: as_given(trace, given_positions) if name.startswith("source") else trace
+                for name, trace in output.trace.items()
+            }
+        return output.features, extra
 
     def output_layer(self, features: Tensor, **unused) -> Tensor:
         """Features N x T x F as logits N x T x vocabulary."""
@@ -221,6 +236,12 @@ class ZooDecoder(FairseqIncrementalDecoder):
         self.need_attn = bool(need_attn)
 
 
+def as_given(weights: Tensor, given_positions: Tensor) -> Tensor:
+    """Weights N x T x S x ... of right-padded sources in the order of the sources as they were given, N x S."""
+    index = given_positions.view(given_positions.size(0), 1, -1, *[1] * (weights.dim() - 3))
+    return weights.gather(2, index.expand_as(weights))
+
+
 def repeat_rows(value: Any, times: int) -> Any:
     """Repeat every row of every tensor ``times`` times, side by side."""
     if times == 1:
@@ -232,8 +253,14 @@ class RecurrentModel(FairseqEncoderDecoderModel):
     """A recurrent encoder-decoder; an architecture says only how its two networks are built from its config."""
 
     @classmethod
-    def build_networks(cls, config) -> tuple[RecurrentEncoder, RecurrentDecoder]:
+    def build_networks(
+        cls, config, target_vocabulary: int
+    ) -> tuple[RecurrentEncoder | TwoStackEncoder, RecurrentDecoder]:
         """The torch-only encoder and decoder of this architecture.
+
+        Args:
+            config: of the architecture
+            target_vocabulary: number of target types, for a network with embeddings of its own
 
         Raises:
             ValueError: if sizes that must agree do not, in one line that names both
@@ -244,6 +271,20 @@ class RecurrentModel(FairseqEncoderDecoderModel):
     def initialize_embedding(cls, weight: Tensor) -> None:
         """Fill an embedding or output matrix as the paper does."""
         raise NotImplementedError
+
+    @classmethod
+    def has_output_bias(cls, config) -> bool:
+        """Whether the output layer has a bias: where the paper prints one."""
+        return False
+
+    @classmethod
+    def embeds_target(cls, config) -> bool:
+        """Whether the decoder network reads embedded target words.
+
+        Raises:
+            ValueError: if it does not and a flag asks for something of their embedding
+        """
+        return True
 
     @classmethod
     def build_model(cls, cfg, task) -> "RecurrentModel":
@@ -260,7 +301,7 @@ class RecurrentModel(FairseqEncoderDecoderModel):
             )
         if getattr(task.cfg, "left_pad_target", False):
             raise ValueError("--left-pad-target is not for recurrent decoders; leave it out")
-        encoder_network, decoder_network = cls.build_networks(cfg)
+        encoder_network, decoder_network = cls.build_networks(cfg, len(task.target_dictionary))
         source, target, output = cls.build_embeddings(cfg, task, decoder_network.output_size)
         encoder = ZooEncoder(
             task.source_dictionary,
@@ -282,9 +323,10 @@ class RecurrentModel(FairseqEncoderDecoderModel):
         return cls(encoder, decoder)
 
     @classmethod
-    def build_embeddings(cls, cfg, task, output_size: int) -> tuple[nn.Embedding, nn.Embedding, nn.Linear]:
-        """Source and target embeddings and the output layer (which has no bias), shared as the flags say."""
+    def build_embeddings(cls, cfg, task, output_size: int) -> tuple[nn.Embedding, nn.Embedding | None, nn.Linear]:
+        """Source and target embeddings and the output layer, shared as the flags say."""
         source_dictionary, target_dictionary = task.source_dictionary, task.target_dictionary
+        embeds_target = cls.embeds_target(cfg)
         if cfg.share_all_embeddings:
             if source_dictionary != target_dictionary:
                 raise ValueError(
@@ -306,18 +348,23 @@ class RecurrentModel(FairseqEncoderDecoderModel):
             )
 
         source = cls.build_embedding(source_dictionary, cfg.encoder_embed_dim, cfg.encoder_embed_path)
-        if cfg.share_all_embeddings:
+        source.weight.requires_grad = not cfg.encoder_freeze_embed
+        if not embeds_target:
+            target = None
+        elif cfg.share_all_embeddings:
             target = source
         else:
             target = cls.build_embedding(target_dictionary, cfg.decoder_embed_dim, cfg.decoder_embed_path)
-        source.weight.requires_grad = not cfg.encoder_freeze_embed
-        if cfg.decoder_freeze_embed:
+        if target is not None and cfg.decoder_freeze_embed:
             target.weight.requires_grad = False
-        output = nn.Linear(output_size, len(target_dictionary), bias=False)
+        output = nn.Linear(output_size, len(target_dictionary), bias=cls.has_output_bias(cfg))
         if share_output:
+            assert target is not None  # an architecture without target embeddings refuses the flags that share them
             output.weight = target.weight
         else:
             cls.initialize_embedding(output.weight.data)
+        if output.bias is not None:
+            nn.init.zeros_(output.bias)
         return source, target, output
 
     @classmethod
@@ -344,13 +391,14 @@ class RecurrentModel(FairseqEncoderDecoderModel):
         Raises:
             ValueError: if the checkpoint was trained with other dictionaries
         """
-        for side in (self.encoder, self.decoder):
-            name = "encoder" if side is self.encoder else "decoder"
-            saved = state_dict.get(f"{name}.embed_tokens.weight")
-            if saved is not None and saved.size(0) != len(side.dictionary):
-                kind = "source" if side is self.encoder else "target"
+        for kind, dictionary, name in (
+            ("source", self.encoder.dictionary, "encoder.embed_tokens.weight"),
+            ("target", self.decoder.dictionary, "decoder.output_projection.weight"),
+        ):
+            saved = state_dict.get(name)
+            if saved is not None and saved.size(0) != len(dictionary):
                 raise ValueError(
                     f"the checkpoint was trained with a {kind} dictionary of {saved.size(0)} types, but the data "
-                    f"folder's has {len(side.dictionary)}; use the dict.*.txt files that it was trained with"
+                    f"folder's has {len(dictionary)}; use the dict.*.txt files that it was trained with"
                 )
         return super().load_state_dict(state_dict, strict, model_cfg, args)

@@ -36,7 +36,7 @@ class LuongModel(RecurrentModel):
         nn.init.uniform_(weight, -0.1, 0.1)
 
     @classmethod
-    def build_networks(cls, config: LuongConfig) -> tuple[RecurrentEncoder, RecurrentDecoder]:
+    def build_networks(cls, config: LuongConfig, target_vocabulary: int) -> tuple[RecurrentEncoder, RecurrentDecoder]:
         if 2 * config.encoder_hidden_size != config.decoder_hidden_size:
             raise ValueError(
                 f"--encoder-hidden-size ({config.encoder_hidden_size}, one direction) must be half of "

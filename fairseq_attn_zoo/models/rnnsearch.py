@@ -5,8 +5,9 @@ from dataclasses import dataclass, field
 from torch import Tensor, nn
 
 from ..attention import AdditiveAttention
+from ..cells import ConditionalGRUCell
 from ..config import RecurrentConfig, dropout_or_default
-from ..decoders import AttendThenUpdateDecoder, FixedContextDecoder, TanhInitialState
+from ..decoders import AttendThenUpdateDecoder, FixedContextDecoder, MaxoutReadout, TanhInitialState
 from ..encoders import RecurrentEncoder
 from .base import RecurrentModel, register_architecture
 
@@ -48,6 +49,10 @@ def build_gru_encoder(config: RNNEncDecConfig, bidirectional: bool) -> Recurrent
     return encoder
 
 
+def build_readout(config: RNNEncDecConfig, context_size: int) -> MaxoutReadout:
+    return MaxoutReadout(config.decoder_hidden_size, config.decoder_embed_dim, context_size, config.decoder_maxout_size)
+
+
 class BahdanauModel(RecurrentModel):
     @classmethod
     def initialize_embedding(cls, weight: Tensor) -> None:
@@ -60,15 +65,18 @@ class RNNSearchModel(BahdanauModel):
     """Bidirectional GRU, additive attention, conditional GRU, maxout readout."""
 
     @classmethod
-    def build_networks(cls, config: RNNSearchConfig) -> tuple[RecurrentEncoder, AttendThenUpdateDecoder]:
+    def build_networks(
+        cls, config: RNNSearchConfig, target_vocabulary: int
+    ) -> tuple[RecurrentEncoder, AttendThenUpdateDecoder]:
         encoder = build_gru_encoder(config, bidirectional=True)
         decoder = AttendThenUpdateDecoder(
             AdditiveAttention(config.decoder_hidden_size, encoder.output_size, config.attention_dim),
+            ConditionalGRUCell,
             config.decoder_embed_dim,
             config.decoder_hidden_size,
             config.decoder_layers,
             TanhInitialState(config.encoder_hidden_size, config.decoder_hidden_size, config.decoder_layers),
-            config.decoder_maxout_size,
+            build_readout(config, encoder.output_size),
             dropout_or_default(config, "decoder_dropout_out"),
         )
         return encoder, decoder
@@ -79,7 +87,9 @@ class RNNEncDecModel(BahdanauModel):
     """Forward GRU whose last state is every word's context; no attention."""
 
     @classmethod
-    def build_networks(cls, config: RNNEncDecConfig) -> tuple[RecurrentEncoder, FixedContextDecoder]:
+    def build_networks(
+        cls, config: RNNEncDecConfig, target_vocabulary: int
+    ) -> tuple[RecurrentEncoder, FixedContextDecoder]:
         encoder = build_gru_encoder(config, bidirectional=False)
         decoder = FixedContextDecoder(
             encoder.output_size,
@@ -87,7 +97,7 @@ class RNNEncDecModel(BahdanauModel):
             config.decoder_hidden_size,
             config.decoder_layers,
             TanhInitialState(config.encoder_hidden_size, config.decoder_hidden_size, config.decoder_layers),
-            config.decoder_maxout_size,
+            build_readout(config, encoder.output_size),
             dropout_or_default(config, "decoder_dropout_out"),
         )
         return encoder, decoder

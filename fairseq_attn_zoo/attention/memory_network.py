@@ -1,0 +1,186 @@
+r"""Memory-network attention: hops on the target words written so far, then on the source.
+
+Simon and Schwenk (2017), Neural machine translation with memory network based attention, Eq. 4 to 6 and Section 3:
+
+.. math::
+    p = \mathrm{softmax}_j(q \cdot k_j) \qquad o = \sum_j p_j v_j \qquad
+    u = \begin{cases} o & \text{one hop in all} \\ o + \mathrm{ReLU}(q) & \text{otherwise} \end{cases}
+
+u is the next hop's q, and after the last hop the context. The hops on one memory share their parameters: there are none
+on the source, and two embeddings and two time tables on the target, so that a trained model can be run with any number.
+
+Once a sentence: nothing, the memory is the source's states. Once a word: two embeddings, and the hops.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from .base import AttentionMechanism, AttentionMemory, masked_softmax, rows_of_sentences
+
+
+class WordMemory(NamedTuple):
+    """The target words y_0 .. y_{i-1} as memories, and the time tables for their distances from i."""
+
+    keys: Tensor  # EmbK(y_j), N x i x H
+    values: Tensor  # EmbV(y_j), N x i x H
+    key_times: Tensor  # TimeK, i x H; the first row is distance 1
+    value_times: Tensor  # TimeV, i x H
+
+    def hop(self, query: Tensor) -> tuple[Tensor, Tensor]:
+        """One hop for queries of the last R positions, N x R x H: outputs N x R x H and weights N x R x i.
+
+        The query of position i reads EmbK(y_j) + TimeK(i - j) for j < i.
+        """
+        entries, positions = self.keys.size(1), query.size(1)
+        index = torch.arange(entries, device=query.device)
+        distance = index[entries - positions :].unsqueeze(1) + 1 - index  # R x i; below 1: not yet written
+        by_entry = (distance - 1).clamp(min=0).expand(query.size(0), -1, -1)  # N x R x i: row of the time tables
+        scores = torch.bmm(query, self.keys.transpose(1, 2)) + (query @ self.key_times.t()).gather(2, by_entry)
+        weights = masked_softmax(scores, distance < 1)
+        # The weight of distance d is that of entry i - d: the same skew, read the other way round.
+        weights_by_time = weights.gather(2, by_entry).masked_fill(distance < 1, 0)
+        return torch.bmm(weights, self.values) + weights_by_time @ self.value_times, weights
+
+
+class HopWeights(NamedTuple):
+    """The weights of every hop, of one word (... = N) or of T words at once (... = N x T)."""
+
+    source: Tensor  # ... x S x hops
+    target: Tensor | None  # ... x words x hops, 0 where nothing was written yet; None without hops on the target
+
+
+class MemoryNetworkAttention(AttentionMechanism):
+    """Hops on the target memory, then on the source memory.
+
+    Args:
+        size: H, width of queries, source states and memories
+        source_hops: hops on the source, at least 1
+        target_hops: hops on the target; with 0 the target memory is not built
+        vocabulary: number of target words
+        max_words: longest target in words: rows of the time tables
+        dropout: on the embeddings of the target memory
+    """
+
+    def __init__(
+        self, size: int, source_hops: int, target_hops: int, vocabulary: int, max_words: int, dropout: float = 0.0
+    ) -> None:
+        super().__init__(context_size=size)
+        self.source_hops = source_hops
+        self.target_hops = target_hops
+        self.max_words = max_words
+        if target_hops:
+            self.key_words = nn.Embedding(vocabulary, size)  # EmbK
+            self.value_words = nn.Embedding(vocabulary, size)  # EmbV
+            self.key_times = nn.Parameter(torch.empty(max_words, size))  # TimeK; row d - 1 is distance d
+            self.value_times = nn.Parameter(torch.empty(max_words, size))  # TimeV
+            self.dropout = nn.Dropout(dropout)
+        for parameter in self.parameters():
+            nn.init.uniform_(parameter, -0.1, 0.1)
+
+    def memorize(self, source: Tensor, padding_mask: Tensor) -> AttentionMemory:
+        return AttentionMemory(source, source, padding_mask)
+
+    def empty_history(self, padding_mask: Tensor) -> Tensor | None:
+        if not self.target_hops:
+            return None
+        return torch.empty(padding_mask.size(0), 0, dtype=torch.long, device=padding_mask.device)
+
+    def remember_words(self, history: Tensor | None) -> WordMemory | None:
+        """All words so far as memories.
+
+        Raises:
+            ValueError: if they are more than the time tables have rows
+        """
+        if history is None:
+            return None
+        words = history.size(1)
+        if words > self.max_words:
+            raise ValueError(
+                f"a target of {words} words is longer than the {self.max_words} distances that the model was built "
+                "for; train with a larger --max-target-positions, or lower --max-len-b"
+            )
+        return WordMemory(
+            self.dropout(self.key_words(history)),
+            self.dropout(self.value_words(history)),
+            self.key_times[:words],
+            self.value_times[:words],
+        )
+
+    def read_words(
+        self, embedded: Tensor, history: Tensor | None, memory: AttentionMemory
+    ) -> Sequence[WordMemory | None]:
+        all_words = self.remember_words(history)
+        if all_words is None:
+            return [None] * embedded.size(1)
+        keys, values, key_times, value_times = all_words
+        return [
+            WordMemory(keys[:, :words], values[:, :words], key_times[:words], value_times[:words])
+            for words in range(keys.size(1) - embedded.size(1) + 1, keys.size(1) + 1)
+        ]
+
+    def forward(
+        self, query: Tensor, memory: AttentionMemory, word: WordMemory | None = None
+    ) -> tuple[Tensor, HopWeights]:
+        """Hop.
+
+        Args:
+            query: N x H (one word) or N x T x H (all words at once)
+            memory: what :meth:`memorize` returned
+            word: the target memory of this word, or of all words at once; None without hops on the target
+
+        Returns:
+            contexts, N x H or N x T x H, and every hop's weights
+        """
+        leading = query.shape[:-1]
+        target_weights, source_weights = [], []
+        query = query.reshape(leading[0], -1, query.size(-1))  # N x R x H
+        for _ in range(self.target_hops):
+            assert word is not None
+            output, weights = word.hop(query)
+            query = self.connect(output, query)
+            target_weights.append(weights)
+        query = rows_of_sentences(query, memory)
+        for _ in range(self.source_hops):
+            scores = torch.bmm(query, memory.keys.transpose(1, 2))
+            weights = masked_softmax(scores, memory.padding_mask.unsqueeze(1))  # B x R x S
+            query = self.connect(torch.bmm(weights, memory.values), query)
+            source_weights.append(weights)
+        return query.view(*leading, -1), HopWeights(
+            torch.stack(source_weights, dim=-1).view(*leading, -1, self.source_hops),
+            torch.stack(target_weights, dim=-1).view(*leading, -1, self.target_hops) if target_weights else None,
+        )
+
+    def connect(self, output: Tensor, query: Tensor) -> Tensor:
+        """u of one hop, from o and q."""
+        if self.source_hops + self.target_hops == 1:
+            return output
+        return output + torch.relu(query)
+
+    def alignment(self, weights: HopWeights) -> Tensor:
+        """The last hop's weights on the source, ... x S: the ones that make the context."""
+        return weights.source[..., -1]
+
+    def join_words(self, weights: list[HopWeights]) -> HopWeights:
+        source = torch.stack([word.source for word in weights], dim=1)
+        if weights[-1].target is None:
+            return HopWeights(source, None)
+        entries = weights[-1].target.size(1)
+        target = [
+            nn.functional.pad(word.target, (0, 0, 0, entries - word.target.size(1)))
+            for word in weights
+            if word.target is not None
+        ]
+        return HopWeights(source, torch.stack(target, dim=1))
+
+    def trace(self, weights: HopWeights) -> dict[str, Tensor]:
+        """``source_hops``, N x T x S x hops, and ``target_hops``, N x T x words x hops, where there are any.
+
+        Entry j of the target memory is y_j; y_0 is the beginning of the sentence.
+        """
+        traced = {"source_hops": weights.source}
+        if weights.target is not None:
+            traced["target_hops"] = weights.target
+        return traced

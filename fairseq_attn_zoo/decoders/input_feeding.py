@@ -1,0 +1,69 @@
+"""Update, then attend with the new state; what attention made is fed to the next step: a loop over the target words."""
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor, nn
+
+from ..attention import AttentionMechanism, AttentionMemory
+from ..cells import CellStack, ConditionalLSTMCell
+from ..encoders import EncoderOutput
+from .base import DecoderOutput, DecoderState, RecurrentDecoder, TargetWords, WeightLog
+from .readout import AttentionalLayer
+
+
+class InputFeedingDecoder(RecurrentDecoder):
+    """Global attention with input feeding (Luong 2015).
+
+    The bottom LSTM layer reads [y_{t-1} ; a_{t-1}], a_0 = 0; the query is the top layer's h_t.
+
+    Args:
+        embed_size: E
+        hidden_size: H
+        initial_state: makes the layers' states before the first word from the encoder's output
+        dropout: on what a layer passes up and on a_t (one dropped vector is fed back and predicts the word)
+    """
+
+    def __init__(
+        self,
+        attention: AttentionMechanism,
+        embed_size: int,
+        hidden_size: int,
+        num_layers: int,
+        initial_state: Callable[[EncoderOutput], DecoderState],
+        dropout: float = 0.0,
+    ) -> None:
+        super().__init__(output_size=hidden_size, dropout=dropout)
+        self.attention = attention
+        self.initial_state = initial_state
+        self.cells = CellStack(ConditionalLSTMCell, embed_size, hidden_size, hidden_size, num_layers)
+        for parameter in self.cells.parameters():
+            nn.init.uniform_(parameter, -0.1, 0.1)
+        self.attentional = AttentionalLayer(attention.context_size, hidden_size)
+
+    def begin(self, encoded: EncoderOutput, padding_mask: Tensor) -> tuple[AttentionMemory, DecoderState]:
+        state = self.initial_state(encoded)
+        return (
+            self.attention.memorize(encoded.states, padding_mask),
+            state._replace(attentional=torch.zeros_like(state.layers[-1][0])),
+        )
+
+    def forward(
+        self,
+        words: TargetWords,
+        memory: AttentionMemory,
+        state: DecoderState,
+        need_weights: bool = False,
+        need_trace: bool = False,
+    ) -> DecoderOutput:
+        layers, attentional = state.layers, state.attentional
+        log = WeightLog(self.attention, need_weights, need_trace)
+        features = []
+        for projected in self.cells.project_input(words.embedded).unbind(dim=1):
+            layers = self.cells(projected, attentional, layers, self.dropout)
+            hidden = layers[-1][0]
+            context, weights = self.attention(hidden, memory)
+            attentional = self.dropout(self.attentional(context, hidden))
+            log.add(weights)
+            features.append(attentional)
+        return DecoderOutput(torch.stack(features, dim=1), DecoderState(layers, attentional), log.weights, log.trace)
