@@ -14,6 +14,7 @@ import statistics
 import sys
 import time
 from pathlib import Path
+from typing import NamedTuple
 
 import torch
 
@@ -21,34 +22,23 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
 BASELINE = "lstm"
-# Equal widths everywhere, and for each of ours the `lstm` whose encoder has as many units a direction.
-FLAGS = {
-    "gru_rnnsearch": "--encoder-hidden-size {size} --attention-dim {size} --decoder-maxout-size {size}",
-    "gru_rnnencdec": "--encoder-hidden-size {size} --decoder-maxout-size {size}",
-    "lstm_luong_attention": "--encoder-hidden-size {half}",
-}
-BASELINE_FLAGS = "--encoder-hidden-size {direction} --encoder-bidirectional --decoder-out-embed-dim {size}"
-HALF_A_DIRECTION = {"lstm_luong_attention"}
 
 
 def main() -> None:
     arguments = parse_arguments()
     torch.manual_seed(1)
-    contenders = {name: build(name, arguments) for name in wanted(arguments)}
     rows = {}
-    for name in arguments.archs:
-        baseline = baseline_of(name)
-        ours, theirs = contenders[name], contenders[baseline]
-        train = ratios(ours["train"], theirs["train"], arguments.rounds)
-        decode = ratios(ours["decode"], theirs["decode"], arguments.rounds)
-        rows[name] = {
-            "baseline": baseline,
+    for contender in contenders_of(arguments):
+        baseline = baseline_of(contender, arguments.size)
+        ours, theirs = build(contender, arguments), build(baseline, arguments)
+        rows[contender.name] = {
+            "baseline": baseline.name,
             "parameters": ours["parameters"],
             "baseline_parameters": theirs["parameters"],
-            "training": train,
-            "decoding": decode,
+            "training": ratios(ours["train"], theirs["train"], arguments.rounds),
+            "decoding": ratios(ours["decode"], theirs["decode"], arguments.rounds),
         }
-        print_row(name, rows[name])
+        print_row(contender.name, rows[contender.name])
     if arguments.json:
         settings = {key: str(value) for key, value in vars(arguments).items()}
         document = {"settings": settings, "torch": torch.__version__, "threads": torch.get_num_threads(), "rows": rows}
@@ -60,7 +50,14 @@ def parse_arguments() -> argparse.Namespace:
         description=__doc__.splitlines()[0], formatter_class=argparse.ArgumentDefaultsHelpFormatter
     )
     parser.add_argument("data", type=Path, help="folder of fairseq-preprocess")
-    parser.add_argument("--archs", nargs="+", default=["gru_rnnsearch", "lstm_luong_attention"], choices=sorted(FLAGS))
+    parser.add_argument("--archs", nargs="+", default=["all"], help="architectures of the package")
+    parser.add_argument(
+        "--flags",
+        action="append",
+        default=[],
+        metavar="ARCH:FLAGS",
+        help="measure ARCH with these flags too, e.g. 'lstm_memnet_hops:--no-decoder-lstm'; may be repeated",
+    )
     parser.add_argument("--size", type=int, default=256, help="width of embeddings and layers")
     parser.add_argument("--max-tokens", type=int, default=4000, help="tokens in a training batch")
     parser.add_argument("--beam", type=int, default=5, help="hypotheses a sentence")
@@ -72,30 +69,52 @@ def parse_arguments() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def baseline_of(name: str) -> str:
-    return f"{BASELINE}-half" if name in HALF_A_DIRECTION else BASELINE
+class Contender(NamedTuple):
+    """A model to measure."""
+
+    architecture: str
+    flags: str = ""
+
+    @property
+    def name(self) -> str:
+        return f"{self.architecture} {self.flags}".strip()
 
 
-def wanted(arguments: argparse.Namespace) -> list[str]:
-    return sorted({baseline_of(name) for name in arguments.archs}) + list(arguments.archs)
+def contenders_of(arguments: argparse.Namespace) -> list[Contender]:
+    from fairseq_attn_zoo.models import ARCHITECTURES
+
+    names = sorted(ARCHITECTURES) if arguments.archs == ["all"] else arguments.archs
+    more = [Contender(*entry.split(":", 1)) for entry in arguments.flags]
+    for name in [*names, *(contender.architecture for contender in more)]:
+        if name not in ARCHITECTURES:
+            sys.exit(f"speed: no architecture {name!r}; there are {', '.join(sorted(ARCHITECTURES))}")
+    return [*map(Contender, names), *more]
 
 
-def build(name: str, arguments: argparse.Namespace) -> dict:
+def baseline_of(contender: Contender, size: int) -> Contender:
+    """The ``lstm`` whose bidirectional encoder has as many units a direction, and which has as many layers."""
+    from fairseq.models import MODEL_DATACLASS_REGISTRY
+
+    from fairseq_attn_zoo.models import ARCHITECTURES
+
+    direction = size // 2 if ARCHITECTURES[contender.architecture].joins_directions else size
+    layers = MODEL_DATACLASS_REGISTRY[contender.architecture].encoder_layers
+    return Contender(BASELINE, f"--encoder-hidden-size {direction} --encoder-layers {layers} --decoder-layers {layers}")
+
+
+def build(contender: Contender, arguments: argparse.Namespace) -> dict:
     """A model with one function that trains for a round and one that decodes for a round; each returns its work."""
     from fairseq import options, tasks
     from fairseq.dataclass.utils import convert_namespace_to_omegaconf
     from fairseq.sequence_generator import SequenceGenerator
 
-    size = arguments.size
-    direction = size // 2 if name.endswith("-half") else size
-    flags = FLAGS.get(name, BASELINE_FLAGS).format(size=size, half=size // 2, direction=direction)
+    from fairseq_attn_zoo.models.sizes import size_flags
+
     parser = options.get_training_parser()
-    command = (
-        f"{arguments.data} --user-dir {ROOT / 'fairseq_attn_zoo'} --arch {name.removesuffix('-half')} "
-        f"--encoder-embed-dim {size} --decoder-embed-dim {size} --decoder-hidden-size {size} --dropout 0.3 "
-        f"--criterion cross_entropy --max-tokens {arguments.max_tokens} {flags}"
-    )
-    config = convert_namespace_to_omegaconf(options.parse_args_and_arch(parser, command.split()))
+    command = [str(arguments.data), "--user-dir", str(ROOT / "fairseq_attn_zoo"), "--arch", contender.architecture]
+    command += [*size_flags(contender.architecture, arguments.size), *contender.flags.split(), "--dropout", "0.3"]
+    command += ["--criterion", "cross_entropy", "--max-tokens", str(arguments.max_tokens)]
+    config = convert_namespace_to_omegaconf(options.parse_args_and_arch(parser, command))
     task = tasks.setup_task(config.task)
     model, criterion = task.build_model(config.model), task.build_criterion(config.criterion)
     device = "cuda" if torch.cuda.is_available() else "cpu"

@@ -83,6 +83,8 @@ def tiny_sizes(architecture: str, **changes: int) -> dict[str, int]:
         "decoder_hidden_size": 32,
         "decoder_maxout_size": 16,
         "attention_dim": 16,
+        "encoder_layers": 1,
+        "decoder_layers": 1,
         "max_source_positions": LONGEST,
         "max_target_positions": LONGEST,
         **changes,

@@ -27,8 +27,8 @@ from conftest import SUBSETS
 from fairseq_attn_zoo.models import ARCHITECTURES
 
 EVERY = sorted(ARCHITECTURES)
-WITHOUT_ATTENTION = ["gru_rnnencdec"]
-WITH_ATTENTION = [name for name in EVERY if name not in WITHOUT_ATTENTION]
+WITH_ATTENTION = [name for name in EVERY if ARCHITECTURES[name].has_attention]
+WITHOUT_ATTENTION = [name for name in EVERY if name not in WITH_ATTENTION]
 SOFT = ("--print-alignment", "soft")
 TOLERANCE = 1e-4  # of scores in base 2, printed with four decimals
 
@@ -250,6 +250,21 @@ def test_a_wider_beam_finds_better_scores(generated):
     narrow, wide = generated("gru_rnnsearch", "--beam", "1"), generated("gru_rnnsearch", *SOFT)
     assert sorted(narrow) == sorted(wide)
     assert mean([wide[number].best.score for number in wide]) > mean([narrow[number].best.score for number in wide])
+
+
+def test_a_trained_model_translates_with_another_number_of_hops(generated):
+    trained_hops = generated("lstm_memnet_hops", *SOFT)
+    for hops in ("{'source_hops': 3}", "{'source_hops': 7, 'target_hops': 0}"):
+        found = generated("lstm_memnet_hops", "--model-overrides", hops)
+        assert sorted(found) == sorted(trained_hops)
+        changed = [number for number in found if found[number].best.score != trained_hops[number].best.score]
+        assert len(changed) > SUBSETS["test"] / 2
+
+
+def test_a_number_of_hops_out_of_range_is_refused(corpus, trained):
+    flags = ("--path", trained("lstm_memnet_hops").best, "--model-overrides", "{'source_hops': 9}")
+    output = run("generate", corpus.data, *USER_DIR, *flags, cwd=corpus.data, fails=True)
+    assert error_message(output).endswith("--source-hops is 9; it must be from 1 to 7")
 
 
 def test_a_prefix_of_the_reference_is_kept(generated):

@@ -7,6 +7,11 @@ import sys
 from pathlib import Path
 
 import pytest
+from fairseq.models import MODEL_DATACLASS_REGISTRY
+from omegaconf import OmegaConf
+
+from fairseq_attn_zoo.grammar import write_corpus
+from fairseq_attn_zoo.models import ARCHITECTURES
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -75,6 +80,45 @@ def test_multi30k_stops_with_one_line_when_a_step_fails(captions, tmp_path, sett
     finished = run([recipe], **{"DATA": str(captions), "OUT": str(tmp_path), "EPOCHS": "1", **settings})
     assert finished.returncode != 0
     assert finished.stderr.splitlines()[-1].startswith("multi30k: ") and line in finished.stderr.splitlines()[-1]
+
+
+def test_tanaka_goes_from_tokens_to_a_score_with_one_more_flag(tmp_path):
+    data, out = tmp_path / "data", tmp_path / "out"
+    write_corpus(data, train=60, valid=10, test=12)
+    (data / "valid.en").rename(data / "dev.en")
+    (data / "valid.ja").rename(data / "dev.ja")
+    recipe = str(ROOT / "examples" / "tanaka" / "run.sh")
+    settings = {"DATA": str(data), "OUT": str(out), "SIZE": "16", "EPOCHS": "1", "THRESHOLD": "2"}
+    finished = run([recipe], ARCH="lstm_memnet_hops", FLAGS="--source-hops 2", **settings)
+    assert finished.returncode == 0, finished.stderr[-2000:]
+    (file,) = out.glob("en-ja-threshold2/lstm_memnet_hops-*/scores.json")
+    bleu, _ = json.loads(file.read_text(encoding="utf-8"))
+    assert "tok:none" in bleu["signature"]
+    assert len((file.parent / "test.ja").read_text(encoding="utf-8").split("\n")) == 12 + 1
+    assert "--source-hops_2" in file.parent.name
+
+
+def test_every_architecture_has_a_hydra_config_whose_fields_it_has():
+    folder = ROOT / "examples" / "multi30k" / "hydra"
+    configs = {path.stem: OmegaConf.load(path) for path in folder.glob("*.yaml") if path.stem != "training"}
+    assert configs.keys() == ARCHITECTURES.keys()
+    for name, config in configs.items():
+        assert config.model._name == name
+        assert set(config.model) - {"_name"} <= MODEL_DATACLASS_REGISTRY[name].__dataclass_fields__.keys()
+        assert {"training", "_self_"} == set(config.defaults)
+
+
+def test_a_hydra_config_trains(captions, tmp_path):
+    prepared = multi30k(captions, tmp_path, ARCH="lstm_kv_attention")
+    assert prepared.returncode == 0, prepared.stderr[-2000:]
+    command = ["fairseq-hydra-train", "--config-dir", str(ROOT / "examples" / "multi30k" / "hydra")]
+    command += ["--config-name", "lstm_kv_attention", f"task.data={tmp_path / 'de-en' / 'data'}"]
+    command += [f"common.user_dir={ROOT / 'fairseq_attn_zoo'}", "common.cpu=true", "optimization.max_epoch=1"]
+    sizes = ("encoder_embed_dim", "encoder_hidden_size", "decoder_embed_dim", "decoder_hidden_size")
+    command += [*(f"model.{size}=16" for size in sizes), f"checkpoint.save_dir={tmp_path / 'model'}"]
+    finished = run([*command, f"hydra.run.dir={tmp_path / 'hydra'}"])
+    assert finished.returncode == 0, finished.stdout[-2000:] + finished.stderr[-2000:]
+    assert (tmp_path / "model" / "checkpoint_best.pt").exists()
 
 
 def test_quickstart_scores_aligns_and_draws_and_goes_on_where_it_stopped(tmp_path):

@@ -32,16 +32,6 @@ PACKAGE = ROOT / "fairseq_attn_zoo"
 SOURCE, TARGET = "en", "ja"
 BEAM = 5
 
-# Every architecture takes the same flags of size, all set to --size, but for these factors of it: sizes of its own, and
-# the encoder's units a direction where both directions together must be as wide as the decoder.
-SIZE_FACTORS = {
-    "gru_rnnsearch": {"--attention-dim": 1, "--decoder-maxout-size": 1 / 2},
-    "gru_rnnencdec": {"--decoder-maxout-size": 1 / 2},
-    "lstm_luong_attention": {"--encoder-hidden-size": 1 / 2},
-}
-COMMON_SIZES = ("--encoder-embed-dim", "--encoder-hidden-size", "--decoder-embed-dim", "--decoder-hidden-size")
-WITHOUT_ATTENTION = {"gru_rnnencdec"}
-
 
 class StepFailed(Exception):
     """A step cannot be finished; the message is the one line that the user sees."""
@@ -121,7 +111,7 @@ def run(arguments: argparse.Namespace) -> None:
     announce(3, f"fairseq-train: {arguments.arch}, {arguments.updates} updates, on the {'CPU' if device else 'GPU'}")
     model = train(arguments, corpus, data, device)
     announce(4, f"fairseq-generate: the test set with beam {BEAM}")
-    attends = arguments.arch not in WITHOUT_ATTENTION
+    attends = ARCHITECTURES[arguments.arch].has_attention
     output = model / "translation.txt"
     soft = ["--beam", str(BEAM), *(["--print-alignment", "soft"] if attends else [])]
     hypotheses = generate("translation", data, model, soft + device, output, arguments.test)
@@ -227,11 +217,9 @@ def whole_or_not_at_all(write: Callable[[Path], None], path: Path) -> None:
 
 def train(arguments: argparse.Namespace, corpus: Path, data: Path, device: list[str]) -> Path:
     """Train, or go on training; returns the model's folder."""
-    sizes = dict.fromkeys(COMMON_SIZES, arguments.size)
-    for flag, factor in SIZE_FACTORS.get(arguments.arch, {}).items():
-        sizes[flag] = int(arguments.size * factor)
-    flags = ["--arch", arguments.arch]
-    flags += [str(part) for size in sizes.items() for part in size]
+    from fairseq_attn_zoo.models.sizes import size_flags
+
+    flags = ["--arch", arguments.arch, *size_flags(arguments.arch, arguments.size)]
     flags += ["--dropout", str(arguments.dropout), "--optimizer", "adam", "--lr", str(arguments.lr)]
     flags += ["--lr-scheduler", "polynomial_decay", "--total-num-update", str(arguments.updates)]
     flags += ["--max-update", str(arguments.updates), "--max-tokens", str(arguments.max_tokens)]

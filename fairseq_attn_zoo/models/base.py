@@ -252,6 +252,10 @@ def repeat_rows(value: Any, times: int) -> Any:
 class RecurrentModel(FairseqEncoderDecoderModel):
     """A recurrent encoder-decoder; an architecture says only how its two networks are built from its config."""
 
+    has_attention = True
+    # Whether the encoder's two directions, side by side, must be as wide as the decoder.
+    joins_directions = False
+
     @classmethod
     def build_networks(
         cls, config, target_vocabulary: int
@@ -298,6 +302,12 @@ class RecurrentModel(FairseqEncoderDecoderModel):
             raise ValueError(
                 f"--encoder-layers ({cfg.encoder_layers}) and --decoder-layers ({cfg.decoder_layers}) must be equal: "
                 "each layer of the decoder starts from a layer of the encoder"
+            )
+        if cls.joins_directions and 2 * cfg.encoder_hidden_size != cfg.decoder_hidden_size:
+            raise ValueError(
+                f"--encoder-hidden-size ({cfg.encoder_hidden_size}, one direction) must be half of "
+                f"--decoder-hidden-size ({cfg.decoder_hidden_size}): the decoder's states and the encoder's two "
+                "directions side by side must be equally wide"
             )
         if getattr(task.cfg, "left_pad_target", False):
             raise ValueError("--left-pad-target is not for recurrent decoders; leave it out")

@@ -30,6 +30,8 @@ class LuongConfig(RecurrentConfig):
 class LuongModel(RecurrentModel):
     """Bidirectional LSTM, global attention, attentional vector fed back."""
 
+    joins_directions = True
+
     @classmethod
     def initialize_embedding(cls, weight: Tensor) -> None:
         """Luong 2015, Section 4.1: all parameters uniform in [-0.1, 0.1]."""
@@ -37,12 +39,6 @@ class LuongModel(RecurrentModel):
 
     @classmethod
     def build_networks(cls, config: LuongConfig, target_vocabulary: int) -> tuple[RecurrentEncoder, RecurrentDecoder]:
-        if 2 * config.encoder_hidden_size != config.decoder_hidden_size:
-            raise ValueError(
-                f"--encoder-hidden-size ({config.encoder_hidden_size}, one direction) must be half of "
-                f"--decoder-hidden-size ({config.decoder_hidden_size}): the decoder starts from both directions' last "
-                "states side by side"
-            )
         encoder = RecurrentEncoder(
             "lstm",
             config.encoder_embed_dim,

@@ -59,6 +59,8 @@ def number_of_hops(config: MemoryNetworkConfig) -> tuple[int, int]:
 class MemoryNetworkModel(RecurrentModel):
     """Bidirectional LSTM, hops on the words written and on the source, LSTM decoder or none."""
 
+    joins_directions = True
+
     @classmethod
     def initialize_embedding(cls, weight: Tensor) -> None:
         """The paper says nothing: uniform in [-0.1, 0.1], as fairseq's own ``lstm``."""
@@ -94,11 +96,6 @@ class MemoryNetworkModel(RecurrentModel):
         cls, config: MemoryNetworkConfig, target_vocabulary: int
     ) -> tuple[RecurrentEncoder, RecurrentDecoder]:
         source_hops, target_hops = number_of_hops(config)
-        if 2 * config.encoder_hidden_size != config.decoder_hidden_size:
-            raise ValueError(
-                f"--encoder-hidden-size ({config.encoder_hidden_size}, one direction) must be half of "
-                f"--decoder-hidden-size ({config.decoder_hidden_size}): queries and source states meet in a dot product"
-            )
         encoder = RecurrentEncoder(
             "lstm",
             config.encoder_embed_dim,

@@ -86,6 +86,8 @@ class RNNSearchModel(BahdanauModel):
 class RNNEncDecModel(BahdanauModel):
     """Forward GRU whose last state is every word's context; no attention."""
 
+    has_attention = False
+
     @classmethod
     def build_networks(
         cls, config: RNNEncDecConfig, target_vocabulary: int
