@@ -25,7 +25,7 @@ need_commands() {
 }
 
 # model_folder PARENT: the folder of a model, named by what makes it; says "$ARCH-$SIZE-seed$SEED..."
-model_folder() { printf %s "$1/$ARCH-$SIZE-dropout$DROPOUT-seed$SEED$(printf %s "$FLAGS" | tr -s ' /' '__')"; }
+model_folder() { printf %s "$1/$ARCH-$SIZE-lr$LR-dropout$DROPOUT-seed$SEED$(printf %s "$FLAGS" | tr -s ' /' '__')"; }
 
 # train_model DATA MODEL FLAGS...: train, or go on where the last epoch ended. The learning rate is constant for two
 # thirds of the epochs, then halved before each; the checkpoint with the best greedy development BLEU is kept.
@@ -39,7 +39,7 @@ train_model() {
     # shellcheck disable=SC2086  # the flags are lists of words
     fairseq-train "$data" --user-dir "$package" --source-lang "$SOURCE" --target-lang "$TARGET" \
         --arch "$ARCH" $sizes --dropout "$DROPOUT" \
-        --optimizer adam --lr 0.001 --lr-scheduler fixed --force-anneal $anneal --lr-shrink 0.5 --clip-norm 1.0 \
+        --optimizer adam --lr "$LR" --lr-scheduler fixed --force-anneal $anneal --lr-shrink 0.5 --clip-norm 1.0 \
         --criterion cross_entropy --max-tokens "$MAX_TOKENS" --max-epoch "$EPOCHS" --seed "$SEED" $device \
         --eval-bleu --eval-bleu-args '{"beam": 1}' \
         --best-checkpoint-metric bleu --maximize-best-checkpoint-metric --no-epoch-checkpoints \

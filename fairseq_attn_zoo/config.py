@@ -63,7 +63,7 @@ class RecurrentConfig(FairseqDataclass):
 
 # fields of every architecture that count something, and those that are probabilities
 COUNTS = ("_dim", "_size", "_layers")
-PROBABILITIES = ("dropout", "_dropout_in", "_dropout_out")
+PROBABILITIES = ("dropout", "_dropout_in", "_dropout_out")  # attention_cnn_dropout ends like the first
 
 
 def check_ranges(config: RecurrentConfig) -> None:

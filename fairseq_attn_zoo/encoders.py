@@ -82,40 +82,64 @@ class RecurrentEncoder(nn.Module):
 class TwoStackEncoder(nn.Module):
     """Two stacks of LSTMs, one a direction, that never read each other (PyTorch's bidirectional LSTM mixes its layers).
 
-    Mino et al. (2017), Eq. 1 and 2.
+    Mino et al. (2017), Eq. 1 and 2, where the two are concatenated and no layer is skipped; Watanabe et al. (2017),
+    Eq. 1 to 5, where they are summed and every layer above the first adds its input to its output.
 
     Args:
         input_size: E, width of the embeddings
         hidden_size: units of one direction
         num_layers: L
-        dropout: probability of dropping the top layers' outputs (not a recurrence, nor the final states, nor what a
-            lower layer passes up)
+        residual: add each upper layer's input to its output, and sum the directions
+        dropout: probability of dropping the top layers' outputs (not a recurrence, nor the final states)
+        dropout_between: probability of dropping what a lower layer passes up
     """
 
-    def __init__(self, input_size: int, hidden_size: int, num_layers: int, dropout: float = 0.0) -> None:
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        num_layers: int,
+        residual: bool = False,
+        dropout: float = 0.0,
+        dropout_between: float = 0.0,
+    ) -> None:
         super().__init__()
-        self.output_size = 2 * hidden_size
-        self.forward_stack = nn.LSTM(input_size, hidden_size, num_layers, batch_first=True)
-        self.backward_stack = nn.LSTM(input_size, hidden_size, num_layers, batch_first=True)
+        self.residual = residual
+        self.output_size = hidden_size if residual else 2 * hidden_size
+        self.forward_stack, self.backward_stack = (
+            nn.ModuleList(
+                nn.LSTM(hidden_size if layer else input_size, hidden_size, batch_first=True)
+                for layer in range(num_layers)
+            )
+            for _ in range(2)
+        )
         self.dropout = nn.Dropout(dropout)
+        self.dropout_between = nn.Dropout(dropout_between)
 
     def forward(self, embedded: Tensor, padding_mask: Tensor) -> EncoderOutput:
-        """Encode; arguments as in :class:`RecurrentEncoder`."""
+        """Encode; arguments as in :class:`RecurrentEncoder`. The final states are the LSTMs' own."""
         length = lengths(padding_mask)
         order = reversed_order(length, embedded.size(1))
         forward_states, forward_final = self.run(self.forward_stack, embedded, length)
         backward_states, backward_final = self.run(self.backward_stack, reorder_positions(embedded, order), length)
-        states = torch.cat([forward_states, reorder_positions(backward_states, order)], dim=-1)
+        directions = (forward_states, reorder_positions(backward_states, order))
+        states = directions[0] + directions[1] if self.residual else torch.cat(directions, dim=-1)
         hidden, cell = (torch.stack(pair, dim=1) for pair in zip(forward_final, backward_final, strict=True))
         return EncoderOutput(self.dropout(states), hidden, cell, states)
 
-    @staticmethod
-    def run(stack: nn.LSTM, embedded: Tensor, length: Tensor) -> tuple[Tensor, tuple[Tensor, Tensor]]:
+    def run(self, stack: nn.ModuleList, embedded: Tensor, length: Tensor) -> tuple[Tensor, tuple[Tensor, Tensor]]:
         """The top layer's states, B x S x units, and each layer's last state and cell, L x B x units."""
-        packed = pack_padded_sequence(embedded, length.cpu(), batch_first=True, enforce_sorted=False)
-        packed_states, final = stack(packed)
-        states, _ = pad_packed_sequence(packed_states, batch_first=True, total_length=embedded.size(1))
-        return states, final
+        states = pack_padded_sequence(embedded, length.cpu(), batch_first=True, enforce_sorted=False)
+        finals = []
+        for number, layer in enumerate(stack):
+            below = states._replace(data=self.dropout_between(states.data)) if number else states
+            states, final = layer(below)
+            if number and self.residual:
+                states = states._replace(data=states.data + below.data)
+            finals.append(final)
+        padded, _ = pad_packed_sequence(states, batch_first=True, total_length=embedded.size(1))
+        hidden, cell = (torch.cat(part) for part in zip(*finals, strict=True))
+        return padded, (hidden, cell)
 
 
 def lengths(padding_mask: Tensor) -> Tensor:

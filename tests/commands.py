@@ -89,6 +89,8 @@ def tiny_sizes(architecture: str, **changes: int) -> dict[str, int]:
         "max_target_positions": LONGEST,
         **changes,
     }
+    if architecture.startswith("lstm_cky"):
+        sizes["decoder_hidden_size"] = sizes["encoder_hidden_size"]
     known = MODEL_DATACLASS_REGISTRY[architecture].__dataclass_fields__
     return {name: size for name, size in sizes.items() if name in known}
 

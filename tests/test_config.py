@@ -11,6 +11,13 @@ KEY_VALUE_SIZES = {
     "decoder_hidden_size": 540,
     "attention_query": "previous",
 }
+CKY_SIZES = {
+    "encoder_embed_dim": 256,
+    "encoder_hidden_size": 256,
+    "decoder_embed_dim": 256,
+    "decoder_hidden_size": 256,
+}
+TWO_LAYERS = ("lstm_kv", "lstm_cky")
 every_architecture = pytest.mark.parametrize("name", sorted(ARCHITECTURES))
 
 
@@ -43,6 +50,8 @@ every_architecture = pytest.mark.parametrize("name", sorted(ARCHITECTURES))
             "decoder_hidden_size": 256,
             "no_decoder_lstm": False,
         },
+        "lstm_cky_baseline": CKY_SIZES,
+        "lstm_cky_attention": {**CKY_SIZES, "attention_relu_after_sum": False},
         "lstm_fine_grained": {
             "encoder_embed_dim": 620,
             "encoder_hidden_size": 1000,
@@ -56,7 +65,7 @@ every_architecture = pytest.mark.parametrize("name", sorted(ARCHITECTURES))
 def test_defaults_are_the_papers(name, sizes):
     config = MODEL_DATACLASS_REGISTRY[name]()
     assert {size: getattr(config, size) for size in sizes} == sizes
-    assert config.encoder_layers == config.decoder_layers == (2 if name.startswith("lstm_kv") else 1)
+    assert config.encoder_layers == config.decoder_layers == (2 if name.startswith(TWO_LAYERS) else 1)
     assert config.dropout == 0
 
 

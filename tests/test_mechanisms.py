@@ -37,6 +37,8 @@ def gradients(model, inputs) -> dict[str, torch.Tensor]:
         "attention_variant": {"lstm_fine_grained"},
         "attention_keep_mib": {"lstm_fine_grained"},
         "attention_score": {"lstm_luong_attention"},
+        "attention_cnn_dropout": {"lstm_cky_attention"},
+        "attention_relu_after_sum": {"lstm_cky_attention"},
         "decoder_maxout_size": {"gru_rnnencdec", "gru_rnnsearch"},
     }.items(),
 )
@@ -62,6 +64,17 @@ def test_a_flag_exists_only_where_it_is_read(flag, architectures):
         ("lstm_kv_attention", {"decoder_hidden_size": 7}, r"decoder state is cut into two halves.* 7, is odd"),
         ("lstm_kv_attention", {"encoder_hidden_size": 5}, r"encoder direction is cut into two halves.* 5, is odd"),
         ("lstm_kv_modified_init", {"decoder_hidden_size": 7}, r"decoder state is cut into two halves.* 7, is odd"),
+        (
+            "lstm_cky_baseline",
+            {"encoder_hidden_size": 6},
+            r"--encoder-hidden-size \(6\) and --decoder-hidden-size \(8\)",
+        ),
+        (
+            "lstm_cky_attention",
+            {"encoder_hidden_size": 7, "decoder_hidden_size": 7},
+            r"deduction unit halves its states.* 7, is odd",
+        ),
+        ("lstm_cky_attention", {"attention_cnn_dropout": 1.0}, r"--attention-cnn-dropout is 1.0"),
         ("lstm_fine_grained", {"attention_keep_mib": -1}, r"--attention-keep-mib is -1; it must be at least 0"),
     ],
 )

@@ -63,7 +63,8 @@ def tiny_config(name: str, **flags):
     config._name = name
     # In some the encoder's two directions side by side must be as wide as the decoder.
     joined = name in ("lstm_luong_attention", "lstm_memnet_hops")
-    sizes = {**SIZES, "encoder_hidden_size": 4 if joined else 6, **flags}
+    equal = name.startswith("lstm_cky")
+    sizes = {**SIZES, "encoder_hidden_size": 4 if joined else 8 if equal else 6, **flags}
     for flag, value in sizes.items():
         if flag in config or flag in flags:
             config[flag] = value

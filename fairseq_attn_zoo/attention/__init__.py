@@ -9,6 +9,7 @@ once a word (:meth:`forward`). The letters of the shapes are the same everywhere
 
 from .additive import AdditiveAttention
 from .base import AttentionMechanism, AttentionMemory, masked_softmax
+from .cky import CKYAttention
 from .fine_grained import FineGrainedAttention, WordAwareAttention
 from .key_value import HalfScoredAttention, KeyValueAttention, MergedSourceAttention, SharedMemoryAttention
 from .luong import ConcatAttention, DotAttention, GeneralAttention
@@ -18,6 +19,7 @@ __all__ = [
     "AdditiveAttention",
     "AttentionMechanism",
     "AttentionMemory",
+    "CKYAttention",
     "ConcatAttention",
     "DotAttention",
     "FineGrainedAttention",

@@ -17,7 +17,7 @@ from .attend_then_update import AttendThenUpdateDecoder
 from .base import DecoderOutput, DecoderState, RecurrentDecoder, TargetWords, map_tensors
 from .fixed_context import FixedContextDecoder
 from .free_running import FreeRunningDecoder, KeyValueDecoder, MemoryNetworkDecoder
-from .initial_state import LastStateMap, TanhInitialState, joined_initial_state
+from .initial_state import LastStateMap, TanhInitialState, joined_initial_state, reverse_initial_state
 from .input_feeding import InputFeedingDecoder
 from .readout import AttentionalLayer, MaxoutReadout, maxout
 
@@ -39,4 +39,5 @@ __all__ = [
     "joined_initial_state",
     "map_tensors",
     "maxout",
+    "reverse_initial_state",
 ]

@@ -36,6 +36,15 @@ def joined_initial_state(encoded: EncoderOutput) -> DecoderState:
     return DecoderState(tuple(zip(hidden, cell, strict=True)))
 
 
+def reverse_initial_state(encoded: EncoderOutput) -> DecoderState:
+    """Each layer starts from the reverse direction's same layer at the first word, hidden state and cell.
+
+    Watanabe et al. (2017), Section 2.
+    """
+    assert encoded.final_cell is not None
+    return DecoderState(tuple(zip(encoded.final_hidden[:, 1], encoded.final_cell[:, 1], strict=True)))
+
+
 class LastStateMap(nn.Module):
     """d_0 = W_0 h_M, h_M the source memory at the last word: one map a layer; cells start at zero.
 

@@ -13,7 +13,7 @@ from .readout import AttentionalLayer
 
 
 class InputFeedingDecoder(RecurrentDecoder):
-    """Global attention with input feeding (Luong 2015).
+    """Global attention with input feeding (Luong 2015; Watanabe 2017, Eq. 6 to 10 and 16).
 
     The bottom LSTM layer reads [y_{t-1} ; a_{t-1}], a_0 = 0; the query is the top layer's h_t.
 
@@ -22,6 +22,7 @@ class InputFeedingDecoder(RecurrentDecoder):
         hidden_size: H
         initial_state: makes the layers' states before the first word from the encoder's output
         dropout: on what a layer passes up and on a_t (one dropped vector is fed back and predicts the word)
+        state_first: a_t = tanh(W_c [h_t ; c_t]) instead of tanh(W_c [c_t ; h_t])
     """
 
     def __init__(
@@ -32,6 +33,7 @@ class InputFeedingDecoder(RecurrentDecoder):
         num_layers: int,
         initial_state: Callable[[EncoderOutput], DecoderState],
         dropout: float = 0.0,
+        state_first: bool = False,
     ) -> None:
         super().__init__(output_size=hidden_size, dropout=dropout)
         self.attention = attention
@@ -39,7 +41,7 @@ class InputFeedingDecoder(RecurrentDecoder):
         self.cells = CellStack(ConditionalLSTMCell, embed_size, hidden_size, hidden_size, num_layers)
         for parameter in self.cells.parameters():
             nn.init.uniform_(parameter, -0.1, 0.1)
-        self.attentional = AttentionalLayer(attention.context_size, hidden_size)
+        self.attentional = AttentionalLayer(attention.context_size, hidden_size, state_first)
 
     def begin(self, encoded: EncoderOutput, padding_mask: Tensor) -> tuple[AttentionMemory, DecoderState]:
         state = self.initial_state(encoded)

@@ -46,13 +46,19 @@ class MaxoutReadout(nn.Module):
 
 
 class AttentionalLayer(nn.Module):
-    """a_t = tanh(W_c [c_t ; h_t]) (Luong 2015)."""
+    """a_t = tanh(W_c [c_t ; h_t]) (Luong 2015), or with the state before the context, tanh(W_c [h_t ; c_t]).
 
-    def __init__(self, context_size: int, hidden_size: int) -> None:
+    Args:
+        state_first: the order of the two, which is the order of W_c's columns
+    """
+
+    def __init__(self, context_size: int, hidden_size: int, state_first: bool = False) -> None:
         super().__init__()
+        self.state_first = state_first
         self.projection = nn.Linear(context_size + hidden_size, hidden_size, bias=False)
         nn.init.uniform_(self.projection.weight, -0.1, 0.1)
 
     def forward(self, context: Tensor, hidden: Tensor) -> Tensor:
         """... x C and ... x H as ... x H."""
-        return torch.tanh(self.projection(torch.cat([context, hidden], dim=-1)))
+        parts = [hidden, context] if self.state_first else [context, hidden]
+        return torch.tanh(self.projection(torch.cat(parts, dim=-1)))

@@ -1,6 +1,6 @@
 """fairseq's side of the zoo: one short registration an architecture, all imported here."""
 
-from . import fine_grained, key_value, luong, memory_network, rnnsearch  # noqa: F401
+from . import cky, fine_grained, key_value, luong, memory_network, rnnsearch  # noqa: F401
 from .base import ARCHITECTURES
 
 __all__ = ["ARCHITECTURES"]

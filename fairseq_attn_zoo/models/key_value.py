@@ -61,7 +61,7 @@ class KeyValueBaselineModel(RecurrentModel):
             config.encoder_embed_dim,
             config.encoder_hidden_size,
             config.encoder_layers,
-            dropout_or_default(config, "encoder_dropout_out"),
+            dropout=dropout_or_default(config, "encoder_dropout_out"),
         )
         decoder = KeyValueDecoder(
             cls.build_attention(config, encoder.output_size),
