@@ -27,20 +27,19 @@ need_commands() {
 # model_folder PARENT: the folder of a model, named by what makes it; says "$ARCH-$SIZE-seed$SEED..."
 model_folder() { printf %s "$1/$ARCH-$SIZE-lr$LR-dropout$DROPOUT-seed$SEED$(printf %s "$FLAGS" | tr -s ' /' '__')"; }
 
-# train_model DATA MODEL FLAGS...: train, or go on where the last epoch ended. The learning rate is constant for two
-# thirds of the epochs, then halved before each; the checkpoint with the best greedy development BLEU is kept.
+# train_model DATA MODEL FLAGS...: train, or go on where the last epoch ended; the checkpoint with the best greedy
+# development BLEU is kept. How long, and what becomes of the learning rate, is among the FLAGS.
 train_model() {
-    local data=$1 model=$2 sizes anneal
+    local data=$1 model=$2 sizes
     shift 2
     sizes=$(PYTHONPATH=$root python -m fairseq_attn_zoo.models.sizes "$ARCH" "$SIZE" 2>&1) || fail "$sizes"
-    anneal=$((EPOCHS * 2 / 3 + 1))
     mkdir -p "$model"
     echo "$recipe: fairseq-train $ARCH ($model/train.log)"
     # shellcheck disable=SC2086  # the flags are lists of words
     fairseq-train "$data" --user-dir "$package" --source-lang "$SOURCE" --target-lang "$TARGET" \
         --arch "$ARCH" $sizes --dropout "$DROPOUT" \
-        --optimizer adam --lr "$LR" --lr-scheduler fixed --force-anneal $anneal --lr-shrink 0.5 --clip-norm 1.0 \
-        --criterion cross_entropy --max-tokens "$MAX_TOKENS" --max-epoch "$EPOCHS" --seed "$SEED" $device \
+        --optimizer adam --lr "$LR" --clip-norm 1.0 --criterion cross_entropy \
+        --max-tokens "$MAX_TOKENS" --seed "$SEED" $device \
         --eval-bleu --eval-bleu-args '{"beam": 1}' \
         --best-checkpoint-metric bleu --maximize-best-checkpoint-metric --no-epoch-checkpoints \
         --save-dir "$model" --log-file "$model/train.log" "$@" $FLAGS ||

@@ -88,7 +88,7 @@ def test_tanaka_goes_from_tokens_to_a_score_with_one_more_flag(tmp_path):
     (data / "valid.en").rename(data / "dev.en")
     (data / "valid.ja").rename(data / "dev.ja")
     recipe = str(ROOT / "examples" / "tanaka" / "run.sh")
-    settings = {"DATA": str(data), "OUT": str(out), "SIZE": "16", "EPOCHS": "1", "THRESHOLD": "2"}
+    settings = {"DATA": str(data), "OUT": str(out), "SIZE": "16", "UPDATES": "4", "THRESHOLD": "2"}
     finished = run([recipe], ARCH="lstm_memnet_hops", FLAGS="--source-hops 2", **settings)
     assert finished.returncode == 0, finished.stderr[-2000:]
     (file,) = out.glob("en-ja-threshold2/lstm_memnet_hops-*/scores.json")

@@ -6,7 +6,7 @@
 #   DATA=                      folder with the raw files (or with raw/ in it); downloaded when empty
 #   SOURCE=de TARGET=en        direction
 #   SIZE=256 DROPOUT=0.3       width of embeddings and layers, and dropout
-#   LR=0.001                   Adam's learning rate; falls in the last third of the epochs
+#   LR=0.001                   Adam's learning rate; halved before each epoch of the last third
 #   EPOCHS=10 MAX_TOKENS=1000  budget: epochs, and tokens in a batch
 #   SEED=1 BEAM=5              seed; beam on the test set (development BLEU, once an epoch, is greedy)
 #   KEEP_CASE=                 set to 1 to keep upper case
@@ -48,7 +48,9 @@ if [ ! -e "$binary/done" ]; then
     touch "$binary/done"
 fi
 
-train_model "$binary" "$model" --eval-bleu-detok moses --eval-bleu-remove-bpe
+# constant for two thirds of the epochs, then halved before each
+train_model "$binary" "$model" --max-epoch "$EPOCHS" \
+    --lr-scheduler fixed --force-anneal $((EPOCHS * 2 / 3 + 1)) --lr-shrink 0.5 --eval-bleu-detok moses --eval-bleu-remove-bpe
 translate "$binary" "$model" --tokenizer moses --bpe subword_nmt --bpe-codes "$text/codes"
 echo "multi30k: $ARCH, $SOURCE-$TARGET, test 2016, translations in $model/test.$TARGET"
 lowercase=(--lowercase --chrf-lowercase)
