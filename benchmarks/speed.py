@@ -16,6 +16,7 @@ import time
 from pathlib import Path
 from typing import NamedTuple
 
+import numpy
 import torch
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -29,7 +30,7 @@ def main() -> None:
     torch.manual_seed(1)
     rows = {}
     for contender in contenders_of(arguments):
-        baseline = baseline_of(contender, arguments.size)
+        baseline = Contender(arguments.baseline) if arguments.baseline else baseline_of(contender, arguments.size)
         ours, theirs = build(contender, arguments), build(baseline, arguments)
         rows[contender.name] = {
             "baseline": baseline.name,
@@ -50,13 +51,21 @@ def parse_arguments() -> argparse.Namespace:
         description=__doc__.splitlines()[0], formatter_class=argparse.ArgumentDefaultsHelpFormatter
     )
     parser.add_argument("data", type=Path, help="folder of fairseq-preprocess")
-    parser.add_argument("--archs", nargs="+", default=["all"], help="architectures of the package")
+    parser.add_argument("--archs", nargs="*", default=["all"], help="architectures of the package")
     parser.add_argument(
         "--flags",
         action="append",
         default=[],
         metavar="ARCH:FLAGS",
         help="measure ARCH with these flags too, e.g. 'lstm_memnet_hops:--no-decoder-lstm'; may be repeated",
+    )
+    parser.add_argument("--baseline", help="compare with this architecture instead of the lstm of the same encoder")
+    parser.add_argument(
+        "--source-words",
+        type=int,
+        nargs=2,
+        metavar=("LOW", "HIGH"),
+        help="join neighbouring sentences to sources of so many words (and drop what fits nowhere)",
     )
     parser.add_argument("--size", type=int, default=256, help="width of embeddings and layers")
     parser.add_argument("--max-tokens", type=int, default=4000, help="tokens in a training batch")
@@ -120,8 +129,10 @@ def build(contender: Contender, arguments: argparse.Namespace) -> dict:
     device = "cuda" if torch.cuda.is_available() else "cpu"
     model.to(device)
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
-    task.load_dataset("train")
-    task.load_dataset("test")
+    for split in ("train", "test"):
+        task.load_dataset(split)
+        if arguments.source_words:
+            task.datasets[split] = joined(task.dataset(split), *arguments.source_words)
     batches = training_batches(task, arguments, device)
     decoding = decoding_batches(task, arguments, device)
     generator = SequenceGenerator([model], task.target_dictionary, beam_size=arguments.beam)
@@ -157,6 +168,27 @@ def need_attn(model, needed: bool) -> None:
     for module in model.modules():
         if hasattr(module, "need_attn"):
             module.need_attn = needed
+
+
+def joined(dataset, low: int, high: int):
+    """Neighbouring sentences of a data set as one, so that every source has from ``low`` to ``high`` words."""
+    from fairseq.data import LanguagePairDataset
+
+    pairs, source, target = [], [], []
+    for number in range(len(dataset)):
+        item = dataset[number]
+        source, target = [*source, *item["source"][:-1].tolist()], [*target, *item["target"][:-1].tolist()]
+        if low <= len(source) <= high:
+            pairs.append((source, target))
+        if len(source) >= low:
+            source, target = [], []
+    ends = dataset.src_dict.eos(), dataset.tgt_dict.eos()
+    sources, targets = (
+        [torch.tensor([*sentence, end]) for sentence in side]
+        for side, end in zip(zip(*pairs, strict=True), ends, strict=True)
+    )
+    sizes = [numpy.array([len(sentence) for sentence in side]) for side in (sources, targets)]
+    return LanguagePairDataset(sources, sizes[0], dataset.src_dict, targets, sizes[1], dataset.tgt_dict, shuffle=True)
 
 
 def training_batches(task, arguments: argparse.Namespace, device: str) -> list:

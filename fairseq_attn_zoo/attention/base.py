@@ -6,6 +6,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
+from .shared import mean_of, share
+
 
 class AttentionMemory(NamedTuple):
     """What a mechanism remembers of the sources: one row a sentence, never one a hypothesis."""
@@ -36,6 +38,15 @@ class AttentionMechanism(nn.Module):
         """
         raise NotImplementedError
 
+    def share(self, memory: AttentionMemory) -> AttentionMemory:
+        """The memory as a loop over many words reads it: its gradient is made once, not once a word.
+
+        Only what is read through :func:`~.shared.scores_of` and :func:`~.shared.mean_of` can be shared; here that is
+        the values, and the keys where they are the same tensor.
+        """
+        values = share(memory.values)
+        return memory._replace(values=values, keys=values if memory.keys is memory.values else memory.keys)
+
     def score(self, query: Tensor, memory: AttentionMemory) -> Tensor:
         """Score every source position for queries B x R x D of the same sentence; returns B x R x S."""
         raise NotImplementedError
@@ -55,7 +66,7 @@ class AttentionMechanism(nn.Module):
         """
         rows = rows_of_sentences(query, memory)
         weights = masked_softmax(self.score(rows, memory), memory.padding_mask.unsqueeze(1))  # B x R x S
-        context = torch.bmm(weights, memory.values)  # B x R x C
+        context = mean_of(weights, memory.values)  # B x R x C
         leading = query.shape[:-1]
         return context.view(*leading, -1), weights.view(*leading, -1)
 

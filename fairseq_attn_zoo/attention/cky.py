@@ -17,10 +17,11 @@ import math
 from typing import Any, NamedTuple
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from ..chart import DeductionUnits, first_cell
 from .base import AttentionMechanism, masked_softmax, rows_of_sentences
+from .shared import mean_of, scores_of, share
 
 
 class CKYMemory(NamedTuple):
@@ -55,6 +56,9 @@ class CKYAttention(AttentionMechanism):
         chart = self.units(source, padding_mask)
         return CKYMemory(chart.cells, chart.splits, chart.padding_mask, padding_mask)
 
+    def share(self, memory: CKYMemory) -> CKYMemory:  # type: ignore[override]
+        return memory._replace(cells=share(memory.cells))
+
     def forward(  # type: ignore[override]
         self, query: Tensor, memory: CKYMemory, word: Any = None
     ) -> tuple[Tensor, CKYWeights]:
@@ -63,16 +67,16 @@ class CKYAttention(AttentionMechanism):
         Returns:
             [c_j ; c'_j], ... x 2d, and both softmaxes' weights
         """
-        positions = memory.padding_mask.size(1)
+        words = memory.padding_mask.size(1)
         rows = rows_of_sentences(query, memory)  # type: ignore[arg-type]  # B x R x d
-        scores = torch.bmm(rows, memory.cells.transpose(1, 2))  # B x R x M
-        over_words = masked_softmax(scores[..., :positions], memory.padding_mask.unsqueeze(1))
+        scores = scores_of(rows, memory.cells)  # B x R x M
+        over_words = masked_softmax(scores[..., :words], memory.padding_mask.unsqueeze(1))
         twice = scores.new_zeros(scores.size(-1))
-        twice[:positions] = math.log(2)
+        twice[:words] = math.log(2)
         over_cells = masked_softmax(scores + twice, memory.cell_mask.unsqueeze(1))
-        context = torch.cat(
-            [torch.bmm(over_words, memory.cells[:, :positions]), torch.bmm(over_cells, memory.cells)], dim=-1
-        )
+        # Both softmaxes read the cells in one product: alpha is 0 on the longer spans.
+        both = torch.stack([nn.functional.pad(over_words, (0, scores.size(-1) - words)), over_cells], dim=2)
+        context = mean_of(both.flatten(1, 2), memory.cells)  # B x 2R x d: c and c' in turns
         leading = query.shape[:-1]
         return context.view(*leading, -1), CKYWeights(over_words.view(*leading, -1), over_cells.view(*leading, -1))
 

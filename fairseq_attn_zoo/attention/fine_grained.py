@@ -67,6 +67,10 @@ class WordAwareAttention(AttentionMechanism):
     def memorize(self, source: Tensor, padding_mask: Tensor) -> AttentionMemory:
         return AttentionMemory(self.source_projection(source), source, padding_mask)  # keys: B x S x A
 
+    def share(self, memory: AttentionMemory) -> AttentionMemory:
+        """Nothing: the source's states are read element by element, or again in the backward pass."""
+        return memory
+
     def read_words(self, embedded: Tensor, history: Tensor | None, memory: AttentionMemory) -> Sequence[PreviousWord]:
         words = embedded.size(1)
         recompute = False

@@ -17,6 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from .base import AttentionMechanism, AttentionMemory
+from .shared import scores_of
 
 
 class MergedSourceAttention(AttentionMechanism):
@@ -54,7 +55,7 @@ class SharedMemoryAttention(MergedSourceAttention):
         return AttentionMemory(merged, merged, padding_mask)
 
     def score(self, query: Tensor, memory: AttentionMemory) -> Tensor:
-        return torch.bmm(query, memory.keys.transpose(1, 2))  # B x R x S
+        return scores_of(query, memory.keys)  # B x R x S
 
 
 class HalfScoredAttention(SharedMemoryAttention):
@@ -73,7 +74,7 @@ class HalfScoredAttention(SharedMemoryAttention):
         return AttentionMemory(merged[..., : self.merged_size // 2], merged, padding_mask)
 
     def score(self, query: Tensor, memory: AttentionMemory) -> Tensor:
-        return torch.bmm(query[..., : self.merged_size // 2], memory.keys.transpose(1, 2))
+        return scores_of(query[..., : self.merged_size // 2], memory.keys)
 
 
 class KeyValueAttention(MergedSourceAttention):
@@ -115,7 +116,7 @@ class KeyValueAttention(MergedSourceAttention):
     def score(self, query: Tensor, memory: AttentionMemory) -> Tensor:
         project = self.query_projection
         query = query[..., : self.context_size] if project is None else project(query)
-        return torch.bmm(query, memory.keys.transpose(1, 2))
+        return scores_of(query, memory.keys)
 
 
 def require_halves(what: str, size: int) -> None:

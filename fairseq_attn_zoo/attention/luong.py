@@ -13,11 +13,11 @@ Once a sentence: :math:`W_a \bar h_s` (general), and the source's columns of :ma
 product with the query.
 """
 
-import torch
 from torch import Tensor, nn
 
 from .additive import AdditiveAttention
 from .base import AttentionMechanism, AttentionMemory
+from .shared import scores_of, share
 
 INITIAL_RANGE = 0.1  # Luong 2015, Section 4.1: all parameters uniform in [-0.1, 0.1]
 
@@ -45,7 +45,7 @@ class DotAttention(AttentionMechanism):
         return AttentionMemory(source, source, padding_mask)
 
     def score(self, query: Tensor, memory: AttentionMemory) -> Tensor:
-        return torch.bmm(query, memory.keys.transpose(1, 2))  # B x R x S
+        return scores_of(query, memory.keys)  # B x R x S
 
 
 class GeneralAttention(AttentionMechanism):
@@ -59,8 +59,11 @@ class GeneralAttention(AttentionMechanism):
     def memorize(self, source: Tensor, padding_mask: Tensor) -> AttentionMemory:
         return AttentionMemory(self.source_projection(source), source, padding_mask)  # keys: B x S x D
 
+    def share(self, memory: AttentionMemory) -> AttentionMemory:
+        return memory._replace(keys=share(memory.keys), values=share(memory.values))
+
     def score(self, query: Tensor, memory: AttentionMemory) -> Tensor:
-        return torch.bmm(query, memory.keys.transpose(1, 2))  # B x R x S
+        return scores_of(query, memory.keys)  # B x R x S
 
 
 class ConcatAttention(AdditiveAttention):

@@ -19,6 +19,7 @@ import torch
 from torch import Tensor, nn
 
 from .base import AttentionMechanism, AttentionMemory, masked_softmax, rows_of_sentences
+from .shared import mean_of, scores_of
 
 
 class WordMemory(NamedTuple):
@@ -144,9 +145,9 @@ class MemoryNetworkAttention(AttentionMechanism):
             target_weights.append(weights)
         query = rows_of_sentences(query, memory)
         for _ in range(self.source_hops):
-            scores = torch.bmm(query, memory.keys.transpose(1, 2))
+            scores = scores_of(query, memory.keys)
             weights = masked_softmax(scores, memory.padding_mask.unsqueeze(1))  # B x R x S
-            query = self.connect(torch.bmm(weights, memory.values), query)
+            query = self.connect(mean_of(weights, memory.values), query)
             source_weights.append(weights)
         return query.view(*leading, -1), HopWeights(
             torch.stack(source_weights, dim=-1).view(*leading, -1, self.source_hops),

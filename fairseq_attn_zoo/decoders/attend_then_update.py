@@ -62,6 +62,7 @@ class AttendThenUpdateDecoder(RecurrentDecoder):
         need_trace: bool = False,
     ) -> DecoderOutput:
         layers, history = state.layers, self.attention.extend_history(state.history, words.ids)
+        memory = self.attention.share(memory)
         log = WeightLog(self.attention, need_weights, need_trace)
         read = self.attention.read_words(words.embedded, history, memory)
         queries, contexts, states = [], [], []

@@ -59,6 +59,7 @@ class InputFeedingDecoder(RecurrentDecoder):
         need_trace: bool = False,
     ) -> DecoderOutput:
         layers, attentional = state.layers, state.attentional
+        memory = self.attention.share(memory)
         log = WeightLog(self.attention, need_weights, need_trace)
         features = []
         for projected in self.cells.project_input(words.embedded).unbind(dim=1):
