@@ -67,6 +67,7 @@ def parse_arguments() -> argparse.Namespace:
         metavar=("LOW", "HIGH"),
         help="join neighbouring sentences to sources of so many words (and drop what fits nowhere)",
     )
+    parser.add_argument("--criterion", default="cross_entropy", help="of ours; the lstm always has cross_entropy")
     parser.add_argument("--size", type=int, default=256, help="width of embeddings and layers")
     parser.add_argument("--max-tokens", type=int, default=4000, help="tokens in a training batch")
     parser.add_argument("--beam", type=int, default=5, help="hypotheses a sentence")
@@ -122,7 +123,8 @@ def build(contender: Contender, arguments: argparse.Namespace) -> dict:
     parser = options.get_training_parser()
     command = [str(arguments.data), "--user-dir", str(ROOT / "fairseq_attn_zoo"), "--arch", contender.architecture]
     command += [*size_flags(contender.architecture, arguments.size), *contender.flags.split(), "--dropout", "0.3"]
-    command += ["--criterion", "cross_entropy", "--max-tokens", str(arguments.max_tokens)]
+    criterion_name = arguments.criterion if contender.architecture != BASELINE else "cross_entropy"
+    command += ["--criterion", criterion_name, "--max-tokens", str(arguments.max_tokens)]
     config = convert_namespace_to_omegaconf(options.parse_args_and_arch(parser, command))
     task = tasks.setup_task(config.task)
     model, criterion = task.build_model(config.model), task.build_criterion(config.criterion)

@@ -96,6 +96,14 @@ def test_validation_finds_the_loss_that_training_found(corpus, trained):
     assert found == pytest.approx(training.statistic("valid", "loss")[-1], abs=1e-3)
 
 
+def test_the_chunked_criterion_trains_like_fairseqs(corpus, trained, tmp_path):
+    expected = trained("lstm_luong_attention")
+    flags = ("--dropout", "0.1", "--criterion", "chunked_cross_entropy", "--chunk-mib", 1, "--max-epoch", 1)
+    found = train(tmp_path, corpus.data, *tiny_model("lstm_luong_attention"), *flags)
+    for subset in ("train", "valid"):
+        assert found.statistic(subset, "loss") == pytest.approx(expected.statistic(subset, "loss")[:1], abs=2e-3)
+
+
 def test_frozen_pretrained_embeddings_stay_as_they_are(corpus, tmp_path):
     """Two layers; and --patience, which ends a training that no longer gets better."""
     words = {side: [line.split()[0] for line in read_lines(corpus.data / f"dict.{side}.txt")] for side in ("en", "ja")}

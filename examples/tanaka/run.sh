@@ -7,8 +7,8 @@
 #   DATA=                      folder with train, dev and test (.en, .ja), tokenised; downloaded when empty
 #   SOURCE=en TARGET=ja        direction
 #   SIZE=256 DROPOUT=0.2       width of embeddings and layers, and dropout
-#   LR=0.003                   Adam's learning rate; falls to 0 in a straight line
-#   UPDATES=1330               budget: batches (1330 are two epochs)
+#   LR=0.003                   Adam's learning rate; constant for 70% of the updates, then down to a twentieth
+#   UPDATES=1000               budget: batches (665 are an epoch)
 #   MAX_TOKENS=1000            tokens in a batch
 #   SEED=1 BEAM=10             seed; beam on the test set (development BLEU, once an epoch, is greedy)
 #   THRESHOLD=3                words seen less often than this are <unk>
@@ -21,7 +21,7 @@ here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 . "$here/../lib.sh"
 
 ARCH=${ARCH:-lstm_kv_attention} FLAGS=${FLAGS:-} DATA=${DATA:-} SOURCE=${SOURCE:-en} TARGET=${TARGET:-ja}
-SIZE=${SIZE:-256} DROPOUT=${DROPOUT:-0.2} LR=${LR:-0.003} UPDATES=${UPDATES:-1330} MAX_TOKENS=${MAX_TOKENS:-1000}
+SIZE=${SIZE:-256} DROPOUT=${DROPOUT:-0.2} LR=${LR:-0.003} UPDATES=${UPDATES:-1000} MAX_TOKENS=${MAX_TOKENS:-1000}
 SEED=${SEED:-1} BEAM=${BEAM:-10} THRESHOLD=${THRESHOLD:-3} OUT=${OUT:-$root/build/tanaka}
 corpus=$OUT/$SOURCE-$TARGET-threshold$THRESHOLD
 binary=$corpus/data model=$(model_folder "$corpus")
@@ -46,7 +46,7 @@ if [ ! -e "$binary/done" ]; then
 fi
 
 train_model "$binary" "$model" --max-update "$UPDATES" \
-    --lr-scheduler polynomial_decay --total-num-update "$UPDATES" --eval-tokenized-bleu
+    --lr-scheduler tri_stage --phase-ratio "(0.0, 0.7, 0.3)" --final-lr-scale 0.05 --eval-tokenized-bleu
 translate "$binary" "$model"
 echo "tanaka: $ARCH, $SOURCE-$TARGET, test set, translations in $model/test.$TARGET"
 score "$DATA/test.$TARGET" "$model" --tokenize none
