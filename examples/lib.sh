@@ -24,16 +24,19 @@ need_commands() {
     done
 }
 
-# model_folder PARENT: the folder of a model, named by what makes it; says "$ARCH-$SIZE-seed$SEED..."
-model_folder() { printf %s "$1/$ARCH-$SIZE-lr$LR-dropout$DROPOUT-seed$SEED$(printf %s "$FLAGS" | tr -s ' /' '__')"; }
+# model_folder PARENT BUDGET: the folder of a model, named by all that makes it
+model_folder() {
+    printf %s "$1/$ARCH-$SIZE-lr$LR-dropout$DROPOUT-$2x$MAX_TOKENS-seed$SEED$(printf %s "$FLAGS" | tr -s ' /' '__')"
+}
 
 # train_model DATA MODEL FLAGS...: train, or go on where the last epoch ended; the checkpoint with the best greedy
 # development BLEU is kept. How long, and what becomes of the learning rate, is among the FLAGS.
 train_model() {
     local data=$1 model=$2 sizes
     shift 2
-    sizes=$(PYTHONPATH=$root python -m fairseq_attn_zoo.models.sizes "$ARCH" "$SIZE" 2>&1) || fail "$sizes"
     mkdir -p "$model"
+    sizes=$(PYTHONPATH=$root python -m fairseq_attn_zoo.models.sizes "$ARCH" "$SIZE" 2>"$model/sizes.log") ||
+        fail "$(tail -n 1 "$model/sizes.log")"
     echo "$recipe: fairseq-train $ARCH ($model/train.log)"
     # shellcheck disable=SC2086  # the flags are lists of words
     fairseq-train "$data" --user-dir "$package" --source-lang "$SOURCE" --target-lang "$TARGET" \
@@ -54,7 +57,8 @@ translate() {
     step "fairseq-generate (beam $BEAM)" "$model/generate.txt" \
         fairseq-generate "$data" --user-dir "$package" --source-lang "$SOURCE" --target-lang "$TARGET" \
         --path "$model/checkpoint_best.pt" --beam "$BEAM" --batch-size 64 $device "$@"
-    grep '^D-' "$model/generate.txt" | sort -V | cut -f3 >"$model/test.$TARGET"
+    grep '^D-' "$model/generate.txt" | sort -V | cut -f3 >"$model/test.$TARGET" ||
+        fail "fairseq-generate translated nothing; see $model/generate.txt"
 }
 
 # score REFERENCE MODEL FLAGS...: sacreBLEU of the translations; also in MODEL/scores.json
@@ -67,4 +71,5 @@ score() {
         fail "sacrebleu failed"
 }
 
-device() { python -c 'import torch; print("" if torch.cuda.is_available() else "--cpu")'; }
+# the flag that keeps fairseq from looking for a GPU, where there is none
+device_flag() { python -c 'import torch; print("" if torch.cuda.is_available() else "--cpu")'; }

@@ -100,22 +100,26 @@ class DeductionUnits(nn.Module):
         if self.training and self.dropout:
             computed = number_of_cells(words.size(1)) - words.size(1)
             keep = nn.functional.dropout(words.new_ones(words.size(0), computed, words.size(2)), self.dropout)
-        cells, splits = FillChart.apply(
-            words,
-            self.cnn1.weight,
-            self.cnn1.bias,
-            self.cnn2_left.weight,
-            self.cnn2_left.bias,
-            self.cnn2_right.weight,
-            self.cnn3.weight,
-            self.cnn3.bias,
-            self.cnn4_left.weight,
-            self.cnn4_left.bias,
-            self.cnn4_right.weight,
-            keep,
-            self.relu_after_sum,
-        )
-        return Chart(cells, splits, chart_padding(padding_mask))
+        outside = chart_padding(padding_mask)
+        # Under autocast too the chart is filled in the precision of its weights.
+        with torch.autocast(words.device.type, enabled=False):
+            cells, splits = FillChart.apply(
+                words.to(self.cnn1.weight.dtype),
+                outside,
+                self.cnn1.weight,
+                self.cnn1.bias,
+                self.cnn2_left.weight,
+                self.cnn2_left.bias,
+                self.cnn2_right.weight,
+                self.cnn3.weight,
+                self.cnn3.bias,
+                self.cnn4_left.weight,
+                self.cnn4_left.bias,
+                self.cnn4_right.weight,
+                keep,
+                self.relu_after_sum,
+            )
+        return Chart(cells, splits, outside)
 
 
 # Tensors of the chart's size (B x M x d) that stand in memory together at the worst moment: cells, both halves of CNN2
@@ -146,7 +150,10 @@ def check_memory(words: Tensor) -> None:
 
 
 def free_memory(device: torch.device) -> int | None:
-    """Bytes that can still be allocated; None where the system does not say."""
+    """Bytes that can still be allocated; None where the system does not say.
+
+    On Linux, of the machine and of the container (cgroup v2) together; other processes may be about to take them too.
+    """
     if device.type == "cuda":
         unused = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
         return torch.cuda.mem_get_info(device)[0] + unused
@@ -154,7 +161,11 @@ def free_memory(device: torch.device) -> int | None:
     if not system.exists():
         return None
     (line,) = (line for line in system.read_text().splitlines() if line.startswith("MemAvailable:"))
-    return int(line.split()[1]) * 1024
+    free = int(line.split()[1]) * 1024
+    limit, used = (Path("/sys/fs/cgroup", name) for name in ("memory.max", "memory.current"))
+    if limit.exists() and used.exists() and (most := limit.read_text().strip()) != "max":
+        free = min(free, int(most) - int(used.read_text()))
+    return free
 
 
 class FillChart(torch.autograd.Function):
@@ -164,7 +175,9 @@ class FillChart(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(ctx, words, w1, b1, w2_left, b2, w2_right, w3, b3, w4_left, b4, w4_right, keep, relu_after_sum):
+    def forward(
+        ctx, words, outside, w1, b1, w2_left, b2, w2_right, w3, b3, w4_left, b4, w4_right, keep, relu_after_sum
+    ):
         batch, width, size = words.shape
         cells = words.new_empty(batch, number_of_cells(width), size)
         splits = torch.zeros(batch, cells.size(1), dtype=torch.long, device=words.device)
@@ -200,6 +213,8 @@ class FillChart(torch.autograd.Function):
                     row = row.relu_()
                 if keep is not None:
                     row *= keep[:, first - width : first - width + count]
+                # A cell that reaches into the padding is read by nobody; zero, it cannot grow beyond all bounds either.
+                row.masked_fill_(outside[:, first : first + count].unsqueeze(2), 0)
                 splits[:, first : first + count] = split + 1
             cells[:, first : first + count] = row
             if length < width:
@@ -209,7 +224,7 @@ class FillChart(torch.autograd.Function):
                 left_sum[:, :count, length - 1] = row.matmul(w4_left_sum)
                 right_sum[:, length - 1 :, width - length] = row.matmul(w4_right_sum)
 
-        ctx.save_for_backward(cells, splits, w1, b1, w2_left, b2, w2_right, w3, w4_left, w4_right, keep)
+        ctx.save_for_backward(cells, splits, w1, b1, w2_left, b2, w2_right, w3, w4_left, w4_right, keep, outside)
         ctx.relu_after_sum = relu_after_sum
         ctx.width = width
         ctx.mark_non_differentiable(splits)
@@ -218,7 +233,7 @@ class FillChart(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx, grad_cells, _):
-        cells, splits, w1, b1, w2_left, b2, w2_right, w3, w4_left, w4_right, keep = ctx.saved_tensors
+        cells, splits, w1, b1, w2_left, b2, w2_right, w3, w4_left, w4_right, keep, outside = ctx.saved_tensors
         width, size = ctx.width, cells.size(2)
         reduced = torch.relu_(linear(cells, w1, b1))  # f(CNN1 h) of every cell, B x M x d/2
         left, right = linear(reduced, w2_left, b2), linear(reduced, w2_right)
@@ -239,7 +254,7 @@ class FillChart(torch.autograd.Function):
             if length == 1:
                 break
             unit = slice(first - width, first - width + count)
-            of_unit = grad[:, row]
+            of_unit = grad[:, row].masked_fill(outside[:, row].unsqueeze(2), 0)
             if keep is not None:
                 of_unit = of_unit * keep[:, unit]
             if ctx.relu_after_sum:
@@ -265,6 +280,7 @@ class FillChart(torch.autograd.Function):
         left_cells, right_cells = (cells.gather(1, part.unsqueeze(2).expand(-1, -1, size)) for part in parts)
         return (
             grad[:, :width],
+            None,
             product(of_reduced, cells),
             of_reduced.sum((0, 1)),
             product(grad_left, reduced),

@@ -32,7 +32,10 @@ class RecurrentConfig(FairseqDataclass):
         default=None, metadata={"help": "dropout on the source embeddings (default: --dropout)"}
     )
     encoder_dropout_out: Optional[float] = field(
-        default=None, metadata={"help": "dropout on the outputs of the encoder's layers (default: --dropout)"}
+        default=None,
+        metadata={
+            "help": "dropout on what the encoder's layers pass on (lstm_kv_*: the top ones only; default: --dropout)"
+        },
     )
     decoder_embed_dim: int = field(default=512, metadata={"help": "width of the target embeddings"})
     decoder_embed_path: Optional[str] = field(
@@ -48,7 +51,10 @@ class RecurrentConfig(FairseqDataclass):
         default=None, metadata={"help": "dropout on the target embeddings (default: --dropout)"}
     )
     decoder_dropout_out: Optional[float] = field(
-        default=None, metadata={"help": "dropout on the outputs of the decoder's layers (default: --dropout)"}
+        default=None,
+        metadata={
+            "help": "dropout on what the decoder's layers pass on, and on what predicts the word (default: --dropout)"
+        },
     )
     share_decoder_input_output_embed: bool = field(
         default=False, metadata={"help": "use the target embeddings as the output layer's matrix"}

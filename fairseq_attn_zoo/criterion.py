@@ -49,8 +49,11 @@ class ChunkedCrossEntropyCriterion(FairseqCriterion):
         """fairseq's loss, sample size and logging output.
 
         Raises:
-            ValueError: if the model's output layer is not a matrix that can be read
+            ValueError: if the model's output layer is not a matrix that can be read, or if ``reduce`` is False: the loss
+                of single words is not kept
         """
+        if not reduce:
+            raise ValueError("chunked_cross_entropy sums over words; use cross_entropy for the loss of single words")
         output = getattr(model.decoder, "output_projection", None)
         if not isinstance(output, nn.Linear):
             raise ValueError(

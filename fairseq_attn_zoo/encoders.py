@@ -14,7 +14,7 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 class EncoderOutput(NamedTuple):
     """The states of the sources and what each layer ended in."""
 
-    states: Tensor  # B x S x C, C = units x directions: the top layer's, [forward ; backward]
+    states: Tensor  # B x S x C: the top layer's, [forward ; backward], or their sum where the encoder says so
     final_hidden: Tensor  # L x directions x B x units: forward at the last word, backward at the first
     final_cell: Tensor | None  # the same of an LSTM's cells; None for a GRU
     states_before_dropout: Tensor  # B x S x C: the states, none dropped

@@ -39,13 +39,14 @@ def chunked_cross_entropy(
         smoothing: epsilon
         chunk: words that are projected at once
     """
-    return Loss(*ChunkedCrossEntropy.apply(features, weight, bias, targets, smoothing, chunk))
+    wanted = torch.is_grad_enabled()  # asked here: inside of an autograd function it is always off
+    return Loss(*ChunkedCrossEntropy.apply(features, weight, bias, targets, smoothing, chunk, wanted))
 
 
 class ChunkedCrossEntropy(torch.autograd.Function):
     @staticmethod
-    def forward(ctx, features, weight, bias, targets, smoothing, chunk):
-        wanted = any(ctx.needs_input_grad[:3])
+    def forward(ctx, features, weight, bias, targets, smoothing, chunk, wanted):
+        wanted = wanted and any(ctx.needs_input_grad[:3])
         wide = torch.promote_types(features.dtype, torch.float32)
         # Sums over chunks are kept wide: in half precision a chunk's part would be rounded away.
         grad_features = torch.empty_like(features) if wanted else None
@@ -88,4 +89,4 @@ class ChunkedCrossEntropy(torch.autograd.Function):
             None if gradient is None else (gradient * grad_loss).to(dtype)
             for gradient, dtype in zip(ctx.saved_tensors, ctx.dtypes, strict=True)
         ]
-        return (*gradients, None, None, None)
+        return (*gradients, None, None, None, None)

@@ -94,10 +94,12 @@ def test_half_precision_stays_close():
 
 
 def test_without_gradients_only_the_loss_is_computed():
-    features, weight = torch.randn(4, 3), torch.randn(5, 3)
-    with torch.no_grad():
+    features, weight = torch.randn(4, 3), torch.randn(5, 3, requires_grad=True)
+    activities = [torch.profiler.ProfilerActivity.CPU]
+    with torch.no_grad(), torch.profiler.profile(activities=activities) as profile:
         found = chunked_cross_entropy(features, weight, None, torch.tensor([0, 1, 2, 3]), chunk=2)
     assert not found.loss.requires_grad
+    assert not any(event.name == "aten::addmm_" for event in profile.events())
     expected = torch.nn.functional.cross_entropy(features @ weight.t(), torch.arange(4), reduction="sum")
     torch.testing.assert_close(found.loss, expected)
 

@@ -144,7 +144,57 @@ def untouched(name, **flags):
     return tiny_model(name, keep_initial_values=True, **flags)
 
 
+class Recorder(torch.nn.Module):
+    """Stands where dropout stood and remembers what fell to it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen = []
+
+    def forward(self, tensor):
+        self.seen.append(tensor)
+        return 2 * tensor
+
+
+def test_minos_dropout_falls_on_the_top_layers_outputs_only():
+    """One dropped output serves query and readout; neither d_0 nor the recurrence nor the layer below is dropped."""
+    model = tiny_model("lstm_kv_attention", encoder_layers=2, decoder_layers=2, dropout=0.5)
+    encoder, decoder = model.encoder.network, model.decoder.network
+    assert encoder.dropout_between.p == 0 and decoder.rnn.dropout == 0
+    encoder.dropout, decoder.dropout = Recorder(), Recorder()
+    queries, features = [], []
+    decoder.attention.register_forward_hook(lambda module, arguments, output: queries.append(arguments[0]))
+    decoder.readout.register_forward_hook(lambda module, arguments, output: features.append(arguments[0]))
+    inputs = batch()
+    model(*inputs)
+    assert [tensor.size(-1) for tensor in encoder.dropout.seen] == [encoder.output_size]
+    (states,) = decoder.dropout.seen  # of the top layer, N x T x K
+    torch.testing.assert_close(queries[0][:, 1:], 2 * states[:, :-1])
+    torch.testing.assert_close(features[0][..., : states.size(-1)], 2 * states)
+    first = model.encoder(inputs[0])["sentences"].state.layers[-1][0]  # d_0
+    torch.testing.assert_close(queries[0][:, 0], first)
+
+
+@pytest.mark.parametrize("cnn, expected", [(None, 0.2), (0.3, 0.3)])
+def test_the_charts_dropout_is_apart_from_the_lstms(cnn, expected):
+    model = tiny_model("lstm_cky_attention", dropout=0.2, attention_cnn_dropout=cnn)
+    assert model.decoder.network.attention.units.dropout == expected
+    assert model.encoder.network.dropout.p == model.encoder.network.dropout_between.p == 0.2
+    assert model.decoder.network.dropout.p == 0.2
+
+
 # Simon and Schwenk (2017)
+
+
+@pytest.mark.parametrize("without_lstm, hops", [(False, (5, 1)), (True, (7, 3))])
+def test_the_papers_best_numbers_of_hops_are_the_defaults(without_lstm, hops):
+    attention = tiny_model("lstm_memnet_hops", no_decoder_lstm=without_lstm).decoder.network.attention
+    assert (attention.source_hops, attention.target_hops) == hops
+
+
+def test_without_a_decoder_lstm_the_encoder_may_have_any_number_of_layers():
+    model = tiny_model("lstm_memnet_hops", no_decoder_lstm=True, encoder_layers=2)
+    assert model.encoder.network.num_layers == 2
 
 
 def test_one_hop_on_the_source_is_plain_dot_product_attention():

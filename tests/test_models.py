@@ -58,6 +58,7 @@ def test_weights_are_a_distribution_over_the_source(variant, lengths):
     batch = pad_batch(random_batch(lengths), left=True)
     targets = pad_batch(teacher_forced(random_batch([3] * len(lengths))))
     weights = model(batch, None, targets)[1]["attn"][0]
+    assert model.has_attention == model.decoder.network.has_attention
     if not model.decoder.network.has_attention:
         assert weights is None
         return
@@ -263,6 +264,25 @@ def test_half_precision_stays_close(variant, dtype):
     expected = model(sources, None, targets)[0].softmax(-1)
     half = model.to(dtype)(sources, None, targets)[0].float().softmax(-1)
     torch.testing.assert_close(half, expected, rtol=0, atol=0.05)
+
+
+@every_variant
+@pytest.mark.parametrize("half", ["model", "autocast"])
+def test_gradients_in_half_precision_are_close(variant, half):
+    """All in bfloat16, and mixed under autocast as ``--amp`` does it."""
+    name, flags = variant
+    sources, targets = pad_batch(random_batch([5, 2])), pad_batch(teacher_forced(random_batch([4, 4])))
+    gradients = []
+    for dtype in (torch.float32, torch.bfloat16):
+        model = tiny_model(name, **flags).to(dtype if half == "model" else torch.float32).train()
+        autocast = torch.autocast("cpu", torch.bfloat16, enabled=half == "autocast" and dtype == torch.bfloat16)
+        with autocast, torch.backends.mkldnn.flags(enabled=False):  # whose LSTM has no bfloat16 on older processors
+            logits, _ = model(sources, None, targets)
+        logits.float().log_softmax(-1)[..., 4].sum().backward()
+        gradients.append(torch.cat([parameter.grad.float().flatten() for parameter in model.parameters()]))
+    wide, narrow = gradients
+    assert narrow.isfinite().all()
+    assert torch.cosine_similarity(wide, narrow, dim=0) > 0.98
 
 
 @every_variant

@@ -71,9 +71,10 @@ def test_multi30k_goes_from_raw_text_to_a_score_and_repeats_no_finished_step(cap
     [
         ({"DATA": "/no/such/folder"}, "multi30k: there is no folder /no/such/folder; set DATA"),
         ({"DATA": "/"}, "tokenise and split into subwords failed; the reason is at the end of"),
-        ({"ARCH": "no_such_architecture"}, "multi30k: fairseq-train failed"),
+        ({"ARCH": "no_such_architecture"}, "multi30k: sizes: no architecture 'no_such_architecture'; there are"),
+        ({"FLAGS": "--no-such-flag"}, "multi30k: fairseq-train failed"),
     ],
-    ids=["data", "files", "architecture"],
+    ids=["data", "files", "architecture", "flag"],
 )
 def test_multi30k_stops_with_one_line_when_a_step_fails(captions, tmp_path, settings, line):
     recipe = str(ROOT / "examples" / "multi30k" / "run.sh")

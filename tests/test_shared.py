@@ -62,3 +62,11 @@ def test_nothing_is_wrapped_where_no_gradient_is_wanted():
     with torch.no_grad():
         trained = memory.clone().requires_grad_()
         assert share(trained) is trained
+
+
+def test_what_another_backward_pass_left_behind_is_not_counted():
+    memory, query = torch.randn(2, 4, 3).double().requires_grad_(), torch.randn(2, 2, 3).double().requires_grad_()
+    total = read(share(memory), query, 3)
+    (expected,) = torch.autograd.grad(total, memory, retain_graph=True)
+    torch.autograd.grad(total, query, retain_graph=True)  # never reaches the memory
+    torch.testing.assert_close(torch.autograd.grad(total, memory)[0], expected)

@@ -12,7 +12,7 @@
 #   KEEP_CASE=                 set to 1 to keep upper case
 #   OUT=build/multi30k         where everything is written
 #
-# A finished step is not done again, and a stopped training goes on where its last epoch ended.
+# Finished preparations and trainings are not done again; a stopped training goes on where its last epoch ended.
 recipe=multi30k
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 # shellcheck source=examples/lib.sh
@@ -22,9 +22,9 @@ ARCH=${ARCH:-gru_rnnsearch} FLAGS=${FLAGS:-} DATA=${DATA:-} SOURCE=${SOURCE:-de}
 SIZE=${SIZE:-256} DROPOUT=${DROPOUT:-0.3} LR=${LR:-0.001} EPOCHS=${EPOCHS:-10} MAX_TOKENS=${MAX_TOKENS:-1000}
 SEED=${SEED:-1} BEAM=${BEAM:-5} KEEP_CASE=${KEEP_CASE:-} OUT=${OUT:-$root/build/multi30k}
 corpus=$OUT/$SOURCE-$TARGET${KEEP_CASE:+-cased}
-text=$corpus/text binary=$corpus/data model=$(model_folder "$corpus")
+text=$corpus/text binary=$corpus/data model=$(model_folder "$corpus" "$EPOCHS")
 need_commands fairseq-train sacrebleu
-device=$(device)
+device=$(device_flag)
 
 # --- raw text -----------------------------------------------------------------------------------------------------------
 if [ -n "$DATA" ]; then
@@ -55,4 +55,4 @@ translate "$binary" "$model" --tokenizer moses --bpe subword_nmt --bpe-codes "$t
 echo "multi30k: $ARCH, $SOURCE-$TARGET, test 2016, translations in $model/test.$TARGET"
 lowercase=(--lowercase --chrf-lowercase)
 [ -n "$KEEP_CASE" ] && lowercase=()
-score "$text/test.raw.$TARGET" "$model" "${lowercase[@]}"
+score "$text/test.raw.$TARGET" "$model" ${lowercase[@]+"${lowercase[@]}"}

@@ -14,7 +14,7 @@
 #   THRESHOLD=3                words seen less often than this are <unk>
 #   OUT=build/tanaka           where everything is written
 #
-# A finished step is not done again, and a stopped training goes on where its last epoch ended.
+# Finished preparations and trainings are not done again; a stopped training goes on where its last epoch ended.
 recipe=tanaka
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 # shellcheck source=examples/lib.sh
@@ -24,9 +24,9 @@ ARCH=${ARCH:-lstm_kv_attention} FLAGS=${FLAGS:-} DATA=${DATA:-} SOURCE=${SOURCE:
 SIZE=${SIZE:-256} DROPOUT=${DROPOUT:-0.2} LR=${LR:-0.003} UPDATES=${UPDATES:-1000} MAX_TOKENS=${MAX_TOKENS:-1000}
 SEED=${SEED:-1} BEAM=${BEAM:-10} THRESHOLD=${THRESHOLD:-3} OUT=${OUT:-$root/build/tanaka}
 corpus=$OUT/$SOURCE-$TARGET-threshold$THRESHOLD
-binary=$corpus/data model=$(model_folder "$corpus")
+binary=$corpus/data model=$(model_folder "$corpus" "$UPDATES")
 need_commands fairseq-train sacrebleu
-device=$(device)
+device=$(device_flag)
 
 if [ -n "$DATA" ]; then
     [ -d "$DATA" ] || fail "there is no folder $DATA; set DATA to the corpus, or leave it empty to download it"

@@ -41,7 +41,7 @@ class WordAwareAttention(AttentionMechanism):
     Args:
         query_size: width of z_{t'-1}
         source_size: d, width of h_t
-        embed_size: width of y_{t'-1}; 0 for Att, which does not read it
+        embed_size: width of y_{t'-1}; 0 for Att, the one that is not aware of it
         attention_size: A, width of the hidden layer
         keep_mib: MiB that the hidden layers and the weights of a batch may take in wait for the backward pass; if they
             need more they are computed again there
@@ -75,15 +75,17 @@ class WordAwareAttention(AttentionMechanism):
         words = embedded.size(1)
         recompute = False
         if torch.is_grad_enabled():
-            values = embedded.size(0) * words * memory.keys.size(1) * self.values_a_pair()
-            recompute = values * memory.keys.element_size() > self.keep_mib * MEBIBYTE
+            pairs = embedded.size(0) * words * memory.keys.size(1)
+            recompute = pairs * self.bytes_a_pair(memory.keys) > self.keep_mib * MEBIBYTE
         if self.word_projection is None:
             return [PreviousWord(None, recompute)] * words
         return [PreviousWord(projected, recompute) for projected in self.word_projection(embedded).unbind(dim=1)]
 
-    def values_a_pair(self) -> int:
-        """Values that the backward pass reads for a pair of target word and source position: hidden layer and weights."""
-        return self.attention_size + self.energy.numel() // self.attention_size
+    def bytes_a_pair(self, keys: Tensor) -> int:
+        """What the backward pass reads for a pair of target word and source position: hidden layer and weights."""
+        size = keys.element_size()
+        weight_bytes = size if size >= 4 else size + 4  # the softmax keeps its own in float32
+        return self.attention_size * size + self.energy.numel() // self.attention_size * weight_bytes
 
     def forward(
         self, query: Tensor, memory: AttentionMemory, word: PreviousWord | None = None

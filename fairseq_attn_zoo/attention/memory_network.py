@@ -17,6 +17,7 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
+from torch.nn.utils.rnn import pad_sequence
 
 from .base import AttentionMechanism, AttentionMemory, masked_softmax, rows_of_sentences
 from .shared import mean_of, scores_of
@@ -47,10 +48,10 @@ class WordMemory(NamedTuple):
 
 
 class HopWeights(NamedTuple):
-    """The weights of every hop, of one word (... = N) or of T words at once (... = N x T)."""
+    """The weights of every hop, a tensor a hop, of one word (... = N) or of T words at once (... = N x T)."""
 
-    source: Tensor  # ... x S x hops
-    target: Tensor | None  # ... x words x hops, 0 where nothing was written yet; None without hops on the target
+    source: tuple[Tensor, ...]  # ... x S
+    target: tuple[Tensor, ...]  # ... x words, 0 where nothing was written yet
 
 
 class MemoryNetworkAttention(AttentionMechanism):
@@ -150,8 +151,8 @@ class MemoryNetworkAttention(AttentionMechanism):
             query = self.connect(mean_of(weights, memory.values), query)
             source_weights.append(weights)
         return query.view(*leading, -1), HopWeights(
-            torch.stack(source_weights, dim=-1).view(*leading, -1, self.source_hops),
-            torch.stack(target_weights, dim=-1).view(*leading, -1, self.target_hops) if target_weights else None,
+            tuple(weights.view(*leading, -1) for weights in source_weights),
+            tuple(weights.view(*leading, -1) for weights in target_weights),
         )
 
     def connect(self, output: Tensor, query: Tensor) -> Tensor:
@@ -162,26 +163,22 @@ class MemoryNetworkAttention(AttentionMechanism):
 
     def alignment(self, weights: HopWeights) -> Tensor:
         """The last hop's weights on the source, ... x S: the ones that make the context."""
-        return weights.source[..., -1]
+        return weights.source[-1]
 
     def join_words(self, weights: list[HopWeights]) -> HopWeights:
-        source = torch.stack([word.source for word in weights], dim=1)
-        if weights[-1].target is None:
-            return HopWeights(source, None)
-        entries = weights[-1].target.size(1)
-        target = [
-            nn.functional.pad(word.target, (0, 0, 0, entries - word.target.size(1)))
-            for word in weights
-            if word.target is not None
-        ]
-        return HopWeights(source, torch.stack(target, dim=1))
+        source = zip(*(word.source for word in weights), strict=True)
+        target = zip(*(word.target for word in weights), strict=True)
+        return HopWeights(
+            tuple(torch.stack(hop, dim=1) for hop in source),
+            tuple(pad_sequence([word.t() for word in hop], batch_first=True).permute(2, 0, 1) for hop in target),
+        )
 
     def trace(self, weights: HopWeights) -> dict[str, Tensor]:
         """``source_hops``, N x T x S x hops, and ``target_hops``, N x T x words x hops, where there are any.
 
         Entry j of the target memory is y_j; y_0 is the beginning of the sentence.
         """
-        traced = {"source_hops": weights.source}
-        if weights.target is not None:
-            traced["target_hops"] = weights.target
+        traced = {"source_hops": torch.stack(weights.source, dim=-1)}
+        if weights.target:
+            traced["target_hops"] = torch.stack(weights.target, dim=-1)
         return traced

@@ -8,14 +8,43 @@ every one of these gradients is a product, and their sum is one product as well:
     context = weights memory      gradient of the memory: weights^T context'
     both, for all words           [scores'_1 ; weights_1 ; ...]^T [query_1 ; context'_1 ; ...]
 
-So each word writes its two factors, which are small, into a ledger, and the ledger is multiplied out at the end.
+So each word writes its two factors, which are small, into a ledger, and the ledger is multiplied out at the end. An entry
+belongs to one backward pass: what a pass that never asked for the memory's gradient left behind is dropped.
+
+Under autocast the memory is cast once for all words.
 """
 
 import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-Ledger = list[tuple[Tensor, Tensor]]  # pairs of B x R x S and B x R x C
+
+class Ledger:
+    """Factors of the gradient of a memory: pairs of B x R x S and B x R x C."""
+
+    def __init__(self) -> None:
+        self.entries: list[tuple[Tensor, Tensor]] = []
+        self.backward_pass = -1
+
+    def write(self, left: Tensor, right: Tensor) -> None:
+        self.turn_the_page()
+        self.entries.append((left, right))
+
+    def multiply_out(self) -> Tensor | None:
+        """The gradient; None if there is no entry. The ledger is empty afterwards."""
+        self.turn_the_page()
+        if not self.entries:
+            return None
+        left, right = (torch.cat(factors, dim=1) for factors in zip(*self.entries, strict=True))
+        self.entries.clear()
+        return torch.bmm(left.transpose(1, 2), right)
+
+    def turn_the_page(self) -> None:
+        """Drop what an earlier backward pass wrote."""
+        now = torch._C._current_graph_task_id()  # as torch.utils.checkpoint tells backward passes apart
+        if now != self.backward_pass:
+            self.entries.clear()
+            self.backward_pass = now
 
 
 def share(memory: Tensor) -> Tensor:
@@ -26,7 +55,10 @@ def share(memory: Tensor) -> Tensor:
     """
     if not (torch.is_grad_enabled() and memory.requires_grad):
         return memory
-    ledger: Ledger = []
+    device = memory.device.type
+    if torch.is_autocast_enabled(device):
+        memory = memory.to(torch.get_autocast_dtype(device))
+    ledger = Ledger()
     shared = MultiplyOut.apply(memory, ledger)
     shared.ledger = ledger
     return shared
@@ -60,17 +92,16 @@ class MultiplyOut(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx, grad):
-        if ctx.ledger:
-            left, right = (torch.cat(factors, dim=1) for factors in zip(*ctx.ledger, strict=True))
-            ctx.ledger.clear()
-            product = torch.bmm(left.transpose(1, 2), right)
-            grad = product if grad is None else grad + product
-        return grad, None
+        product = ctx.ledger.multiply_out()
+        if product is None:
+            return grad, None
+        return product if grad is None else grad + product, None
 
 
 class Scores(torch.autograd.Function):
     @staticmethod
     def forward(ctx, query, memory, ledger):
+        query = query.to(memory.dtype)
         ctx.save_for_backward(query, memory)
         ctx.ledger = ledger
         return torch.bmm(query, memory.transpose(1, 2))
@@ -79,14 +110,15 @@ class Scores(torch.autograd.Function):
     @once_differentiable
     def backward(ctx, grad):
         query, memory = ctx.saved_tensors
-        grad = grad.to(query.dtype)
-        ctx.ledger.append((grad, query))
+        grad = grad.to(memory.dtype)
+        ctx.ledger.write(grad, query)
         return torch.bmm(grad, memory), None, None
 
 
 class Mean(torch.autograd.Function):
     @staticmethod
     def forward(ctx, weights, memory, ledger):
+        weights = weights.to(memory.dtype)
         ctx.save_for_backward(weights, memory)
         ctx.ledger = ledger
         return torch.bmm(weights, memory)
@@ -95,6 +127,6 @@ class Mean(torch.autograd.Function):
     @once_differentiable
     def backward(ctx, grad):
         weights, memory = ctx.saved_tensors
-        grad = grad.to(weights.dtype)
-        ctx.ledger.append((weights, grad))
+        grad = grad.to(memory.dtype)
+        ctx.ledger.write(weights, grad)
         return torch.bmm(grad, memory.transpose(1, 2)), None, None

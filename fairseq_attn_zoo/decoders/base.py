@@ -15,7 +15,7 @@ class TargetWords(NamedTuple):
     """T target words that a decoder reads."""
 
     ids: Tensor  # N x T; a memory of target words reads them
-    embedded: Tensor  # N x T x E
+    embedded: Tensor  # N x T x E; None for a decoder that reads the ids only
 
 
 class DecoderState(NamedTuple):

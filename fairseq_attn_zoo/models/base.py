@@ -282,6 +282,11 @@ class RecurrentModel(FairseqEncoderDecoderModel):
         return False
 
     @classmethod
+    def starts_layer_by_layer(cls, config) -> bool:
+        """Whether each layer of the decoder starts from a layer of the encoder, so that they must be equally many."""
+        return True
+
+    @classmethod
     def embeds_target(cls, config) -> bool:
         """Whether the decoder network reads embedded target words.
 
@@ -298,7 +303,7 @@ class RecurrentModel(FairseqEncoderDecoderModel):
             ValueError: if a flag is out of range or two sizes do not fit together
         """
         check_ranges(cfg)
-        if cfg.encoder_layers != cfg.decoder_layers:
+        if cls.starts_layer_by_layer(cfg) and cfg.encoder_layers != cfg.decoder_layers:
             raise ValueError(
                 f"--encoder-layers ({cfg.encoder_layers}) and --decoder-layers ({cfg.decoder_layers}) must be equal: "
                 "each layer of the decoder starts from a layer of the encoder"

@@ -33,7 +33,11 @@ class MemoryNetworkConfig(RecurrentConfig):
         metadata={"help": "hops on the target words before, 0 to 5 (default: 1; 3 with --no-decoder-lstm)"},
     )
     no_decoder_lstm: bool = field(
-        default=False, metadata={"help": "let the memory network write the translation alone: no decoder LSTM"}
+        default=False,
+        metadata={
+            "help": "let the memory network write the translation alone: no decoder LSTM, so that "
+            "--decoder-embed-dim and --decoder-layers mean nothing"
+        },
     )
 
 
@@ -68,6 +72,10 @@ class MemoryNetworkModel(RecurrentModel):
 
     @classmethod
     def has_output_bias(cls, config: MemoryNetworkConfig) -> bool:
+        return not config.no_decoder_lstm
+
+    @classmethod
+    def starts_layer_by_layer(cls, config: MemoryNetworkConfig) -> bool:
         return not config.no_decoder_lstm
 
     @classmethod
