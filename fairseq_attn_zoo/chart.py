@@ -202,12 +202,11 @@ class FillChart(torch.autograd.Function):
                     scores += left_sum[:, :count, : length - 1]
                     scores += right_sum[:, length - 1 :, width - length + 1 :]
                     split = scores.argmax(dim=2)  # B x count; the first of equal ones
-                pick = split[:, :, None, None].expand(-1, -1, 1, size // 2)
-                hidden = torch.relu_((of_left.gather(2, pick) + of_right.gather(2, pick)).squeeze(2))
-                left_cell, right_cell = (
-                    cells.gather(1, index.unsqueeze(2).expand(-1, -1, size))
-                    for index in parts_of(split + 1, length, width)
-                )
+                start = torch.arange(count, device=words.device)
+                hidden = rows_at(left.flatten(1, 2), start * width + split)
+                hidden += rows_at(right.flatten(1, 2), (start + length - 1) * width + width - length + 1 + split)
+                hidden = torch.relu_(hidden)
+                left_cell, right_cell = (rows_at(cells, index) for index in parts_of(split + 1, length, width))
                 row = linear(hidden, w3, bias) + linear(left_cell, w4_left) + linear(right_cell, w4_right)
                 if relu_after_sum:
                     row = row.relu_()
@@ -237,7 +236,9 @@ class FillChart(torch.autograd.Function):
         width, size = ctx.width, cells.size(2)
         reduced = torch.relu_(linear(cells, w1, b1))  # f(CNN1 h) of every cell, B x M x d/2
         left, right = linear(reduced, w2_left, b2), linear(reduced, w2_right)
-        grad = grad_cells.clone()  # of each cell; complete when all longer cells are done
+        grad = grad_cells.clone(
+            memory_format=torch.contiguous_format
+        )  # of each cell; complete when all longer cells are done
         grad_left, grad_right = torch.zeros_like(left), torch.zeros_like(right)
         computed = cells.size(1) - width
         grad_units = cells.new_empty(cells.size(0), computed, size)  # of each winning DU's output
@@ -260,14 +261,12 @@ class FillChart(torch.autograd.Function):
             if ctx.relu_after_sum:
                 of_unit = of_unit * (cells[:, row] > 0)
             index = torch.stack(parts_of(splits[:, row], length, width))  # 2 x B x count
-            narrow = index.unsqueeze(3).expand(-1, -1, -1, size // 2)
-            argument = left.gather(1, narrow[0]) + right.gather(1, narrow[1])
+            argument = rows_at(left, index[0]) + rows_at(right, index[1])
             of_hidden = (of_unit @ w3) * (argument > 0)
-            grad_left.scatter_add_(1, narrow[0], of_hidden)
-            grad_right.scatter_add_(1, narrow[1], of_hidden)
-            wide = index.unsqueeze(3).expand(-1, -1, -1, size)
-            grad.scatter_add_(1, wide[0], of_unit @ w4_left)
-            grad.scatter_add_(1, wide[1], of_unit @ w4_right)
+            add_to_rows(grad_left, index[0], of_hidden)
+            add_to_rows(grad_right, index[1], of_hidden)
+            add_to_rows(grad, index[0], of_unit @ w4_left)
+            add_to_rows(grad, index[1], of_unit @ w4_right)
             grad_units[:, unit], grad_hidden[:, unit], hidden[:, unit] = of_unit, of_hidden, argument.relu_()
             parts[:, :, unit] = index
 
@@ -277,7 +276,7 @@ class FillChart(torch.autograd.Function):
 
         of_reduced = (grad_left @ w2_left + grad_right @ w2_right) * (reduced > 0)
         of_bias = grad_units.sum((0, 1))
-        left_cells, right_cells = (cells.gather(1, part.unsqueeze(2).expand(-1, -1, size)) for part in parts)
+        left_cells, right_cells = (rows_at(cells, part) for part in parts)
         return (
             grad[:, :width],
             None,
@@ -296,6 +295,22 @@ class FillChart(torch.autograd.Function):
         )
 
 
+def rows_at(table: Tensor, index: Tensor) -> Tensor:
+    """Row ``index[b, i]`` of sentence b, for a table B x M x d and an index B x n: B x n x d. Whole rows are copied at once."""
+    return table.flatten(0, 1).index_select(0, flat_index(index, table.size(1))).view(*index.shape, table.size(2))
+
+
+def add_to_rows(table: Tensor, index: Tensor, rows: Tensor) -> None:
+    """Add B x n x d to the rows ``index`` of a contiguous table B x M x d, in place."""
+    table.view(-1, table.size(2)).index_add_(0, flat_index(index, table.size(1)), rows.flatten(0, 1))
+
+
+def flat_index(index: Tensor, rows: int) -> Tensor:
+    """An index into each sentence's rows as one into all sentences' rows."""
+    first = torch.arange(index.size(0), device=index.device).unsqueeze(1) * rows
+    return (index + first).flatten()
+
+
 def parts_of(split: Tensor, length: int, width: int) -> tuple[Tensor, Tensor]:
     """The cells of both parts of the spans of one length, split after so many words: B x count each."""
     start = torch.arange(split.size(1), device=split.device)
@@ -312,8 +327,7 @@ def best_split_in_full(
     split = torch.zeros(of_left.shape[:2], dtype=torch.long, device=of_left.device)
     for k in range(length - 1):
         left_cell, right_cell = (
-            cells.gather(1, index.unsqueeze(2).expand(-1, -1, cells.size(2)))
-            for index in parts_of(torch.full_like(split, k + 1), length, width)
+            rows_at(cells, index) for index in parts_of(torch.full_like(split, k + 1), length, width)
         )
         unit = linear(torch.relu_(of_left[:, :, k] + of_right[:, :, k]), w3, bias)
         unit += linear(left_cell, w4_left)
