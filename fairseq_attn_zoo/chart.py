@@ -236,9 +236,8 @@ class FillChart(torch.autograd.Function):
         width, size = ctx.width, cells.size(2)
         reduced = torch.relu_(linear(cells, w1, b1))  # f(CNN1 h) of every cell, B x M x d/2
         left, right = linear(reduced, w2_left, b2), linear(reduced, w2_right)
-        grad = grad_cells.clone(
-            memory_format=torch.contiguous_format
-        )  # of each cell; complete when all longer cells are done
+        # of each cell; complete when all longer cells are done
+        grad = grad_cells.clone(memory_format=torch.contiguous_format)
         grad_left, grad_right = torch.zeros_like(left), torch.zeros_like(right)
         computed = cells.size(1) - width
         grad_units = cells.new_empty(cells.size(0), computed, size)  # of each winning DU's output
