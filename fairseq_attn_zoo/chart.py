@@ -21,6 +21,7 @@ needs O(S^2) matrix products and O(S^2 d) memory:
 The cells of a sentence stand in one row, by length and then by start: :func:`cell_index`.
 """
 
+import math
 from pathlib import Path
 from typing import NamedTuple
 
@@ -96,10 +97,10 @@ class DeductionUnits(nn.Module):
             ValueError: if the chart would not fit into the memory that is free; nothing was allocated then
         """
         check_memory(words)
-        keep = None
+        keep, scale = None, 1.0
         if self.training and self.dropout:
-            computed = number_of_cells(words.size(1)) - words.size(1)
-            keep = nn.functional.dropout(words.new_ones(words.size(0), computed, words.size(2)), self.dropout)
+            computed = (number_of_cells(words.size(1)) - words.size(1)) * words.size(0)
+            keep, scale = random_mask((computed, words.size(2)), self.dropout, words.device)
         outside = chart_padding(padding_mask)
         # Under autocast too the chart is filled in the precision of its weights.
         with torch.autocast(words.device.type, enabled=False):
@@ -117,15 +118,16 @@ class DeductionUnits(nn.Module):
                 self.cnn4_left.bias,
                 self.cnn4_right.weight,
                 keep,
+                scale,
                 self.relu_after_sum,
             )
         return Chart(cells, splits, outside)
 
 
-# Tensors of the chart's size (B x M x d) that stand in memory together at the worst moment: cells, both halves of CNN2
-# and the candidates of one length; in training also the dropout mask, the gradients of all of these and the backward pass's
-# workspace, attention's gradient included.
-PEAK_CHARTS = {"translating": 5, "training": 12}
+# Tensors of the chart's size (B x M x d) that stand in memory together at the worst moment, with a little room. Translating:
+# the cells in both orders and the square of CNN2's halves. Training: the cells, two halves of that size kept of the forward
+# pass, attention's gradient, and two of the backward pass's own.
+PEAK_CHARTS = {"translating": 4, "training": 7}
 GIBIBYTE = 2**30
 
 
@@ -169,151 +171,193 @@ def free_memory(device: torch.device) -> int | None:
 
 
 class FillChart(torch.autograd.Function):
-    """The chart with a backward pass of its own, which keeps the cells and the winners and nothing else.
+    """The chart with a backward pass of its own, which keeps what it reads of each cell once: O(S^2 d) values.
 
     Autograd would keep every intermediate of every length, and would copy the chart for each row written into it.
     """
 
     @staticmethod
     def forward(
-        ctx, words, outside, w1, b1, w2_left, b2, w2_right, w3, b3, w4_left, b4, w4_right, keep, relu_after_sum
+        ctx, words, outside, w1, b1, w2_left, b2, w2_right, w3, b3, w4_left, b4, w4_right, keep, scale, relu_after_sum
     ):
         batch, width, size = words.shape
-        cells = words.new_empty(batch, number_of_cells(width), size)
-        splits = torch.zeros(batch, cells.size(1), dtype=torch.long, device=words.device)
-        left = words.new_empty(batch, width, width, size // 2)  # A f(CNN1 h) + b2, by start and length - 1
-        right = words.new_empty(batch, width, width, size // 2)  # B f(CNN1 h), by end and S - length
+        half = size // 2
+        # Cell after cell, each of all sentences: the cells of one length are one matrix, and nothing of it is copied.
+        cells = words.new_empty(number_of_cells(width) * batch, size)  # (M B) x d
+        splits = torch.zeros(batch, number_of_cells(width), dtype=torch.long, device=words.device)
+        # Left parts, A f(CNN1 h) + b2, by start and length - 1; right parts, B f(CNN1 h), by end and S - length. Both are
+        # triangles: with one column more they share one square.
+        halves = words.new_empty(batch, width, width + 1, half)
+        left, right = halves[:, :, :width], halves[:, :, 1:]
         left_sum = words.new_empty(batch, width, width)  # sum(C h)
         right_sum = words.new_empty(batch, width, width)  # sum(E h)
         w3_sum, w4_left_sum, w4_right_sum = w3.sum(0), w4_left.sum(0), w4_right.sum(0)
         bias = b3 + b4
+        # f(CNN1 h) of every cell and the winning units' hidden layers are kept for the backward pass, if there is one.
+        keeps = any(ctx.needs_input_grad)
+        words_end = width * batch
+        reduced = words.new_empty(len(cells) if keeps else words_end, half)
+        hidden = words.new_empty(len(cells) - words_end if keeps else words_end, half)
 
         for length in range(1, width + 1):
             count, first = width - length + 1, first_cell(length, width)
+            begin, end = first * batch, (first + count) * batch
+            row = cells[begin:end]  # (count B) x d
+            by_cell = row.view(count, batch, size)
+            reduced_row = reduced[begin:end] if keeps else reduced[: end - begin]
+            hidden_row = hidden[begin - words_end : end - words_end] if keeps else hidden[: end - begin]
             if length == 1:
-                row = words
+                by_cell.copy_(words.transpose(0, 1))
             else:
                 of_left = left[:, :count, : length - 1]  # B x count x (length - 1) x d/2: one entry a split
                 of_right = right[:, length - 1 :, width - length + 1 :]
                 if relu_after_sum:
                     split = best_split_in_full(of_left, of_right, cells, length, (w3, w4_left, w4_right, bias))
                 else:
-                    scores = torch.relu_(of_left + of_right).matmul(w3_sum)  # B x count x (length - 1)
+                    scores = relu_of_sums(of_left, of_right, w3_sum)  # B x count x (length - 1)
                     scores += left_sum[:, :count, : length - 1]
                     scores += right_sum[:, length - 1 :, width - length + 1 :]
                     split = scores.argmax(dim=2)  # B x count; the first of equal ones
                 start = torch.arange(count, device=words.device)
-                hidden = rows_at(left.flatten(1, 2), start * width + split)
-                hidden += rows_at(right.flatten(1, 2), (start + length - 1) * width + width - length + 1 + split)
-                hidden = torch.relu_(hidden)
-                left_cell, right_cell = (rows_at(cells, index) for index in parts_of(split + 1, length, width))
-                row = linear(hidden, w3, bias) + linear(left_cell, w4_left) + linear(right_cell, w4_right)
+                of_left = start * (width + 1) + split
+                of_right = (start + length - 1) * (width + 1) + width - length + 2 + split
+                square = torch.arange(batch, device=words.device).unsqueeze(1) * (width * (width + 1))
+                of_left, of_right = ((square + part).t().flatten() for part in (of_left, of_right))
+                torch.index_select(halves.view(-1, half), 0, of_left, out=hidden_row)
+                hidden_row += halves.view(-1, half).index_select(0, of_right)
+                torch.addmm(bias, hidden_row.relu_(), w3.t(), out=row)
+                for index, w4 in zip(parts_of(split + 1, length, width), (w4_left, w4_right), strict=True):
+                    row.addmm_(cells.index_select(0, index), w4.t())
                 if relu_after_sum:
-                    row = row.relu_()
+                    row.relu_()
                 if keep is not None:
-                    row *= keep[:, first - width : first - width + count]
+                    row *= keep[begin - words_end : end - words_end].to(row.dtype).mul_(scale)
                 # A cell that reaches into the padding is read by nobody; zero, it cannot grow beyond all bounds either.
-                row.masked_fill_(outside[:, first : first + count].unsqueeze(2), 0)
+                row.masked_fill_(outside[:, first : first + count].t().reshape(-1, 1), 0)
                 splits[:, first : first + count] = split + 1
-            cells[:, first : first + count] = row
             if length < width:
-                reduced = torch.relu_(linear(row, w1, b1))
-                left[:, :count, length - 1] = linear(reduced, w2_left, b2)
-                right[:, length - 1 :, width - length] = linear(reduced, w2_right)
-                left_sum[:, :count, length - 1] = row.matmul(w4_left_sum)
-                right_sum[:, length - 1 :, width - length] = row.matmul(w4_right_sum)
+                torch.addmm(b1, row, w1.t(), out=reduced_row).relu_()
+                left[:, :count, length - 1] = linear(reduced_row, w2_left, b2).view(count, batch, half).transpose(0, 1)
+                right[:, length - 1 :, width - length] = (
+                    linear(reduced_row, w2_right).view(count, batch, half).transpose(0, 1)
+                )
+                left_sum[:, :count, length - 1] = by_cell.matmul(w4_left_sum).t()
+                right_sum[:, length - 1 :, width - length] = by_cell.matmul(w4_right_sum).t()
 
-        ctx.save_for_backward(cells, splits, w1, b1, w2_left, b2, w2_right, w3, w4_left, w4_right, keep, outside)
-        ctx.relu_after_sum = relu_after_sum
-        ctx.width = width
+        if keeps:
+            ctx.save_for_backward(
+                cells, reduced, hidden, splits, w1, w2_left, w2_right, w3, w4_left, w4_right, keep, outside
+            )
+        ctx.width, ctx.scale, ctx.relu_after_sum = width, scale, relu_after_sum
         ctx.mark_non_differentiable(splits)
-        return cells, splits
+        return cells.view(-1, batch, size).transpose(0, 1), splits
 
     @staticmethod
     @once_differentiable
     def backward(ctx, grad_cells, _):
-        cells, splits, w1, b1, w2_left, b2, w2_right, w3, w4_left, w4_right, keep, outside = ctx.saved_tensors
-        width, size = ctx.width, cells.size(2)
-        reduced = torch.relu_(linear(cells, w1, b1))  # f(CNN1 h) of every cell, B x M x d/2
-        left, right = linear(reduced, w2_left, b2), linear(reduced, w2_right)
-        # of each cell; complete when all longer cells are done
-        grad = grad_cells.clone(memory_format=torch.contiguous_format)
-        grad_left, grad_right = torch.zeros_like(left), torch.zeros_like(right)
-        computed = cells.size(1) - width
-        grad_units = cells.new_empty(cells.size(0), computed, size)  # of each winning DU's output
-        grad_hidden = left.new_empty(cells.size(0), computed, size // 2)  # of the argument of its last ReLU
-        hidden = torch.empty_like(grad_hidden)
-        parts = torch.empty(2, cells.size(0), computed, dtype=torch.long, device=cells.device)
+        cells, reduced, hidden, splits, w1, w2_left, w2_right, w3, w4_left, w4_right, keep, outside = ctx.saved_tensors
+        batch, width, size, half = grad_cells.size(0), ctx.width, w1.size(1), w1.size(0)
+        # of each cell, (M B) x d; complete when all longer cells are done
+        grad = grad_cells.transpose(0, 1).clone(memory_format=torch.contiguous_format).view(-1, size)
+        w2 = torch.cat([w2_left, w2_right])
+        grad_halves = torch.zeros_like(cells).view(-1, half)  # of a cell's part in CNN2: left, right, left, ...
+        grad_w1, grad_w2, grad_w3, grad_w4_left, grad_w4_right = map(torch.zeros_like, (w1, w2, w3, w4_left, w4_right))
+        grad_b1 = w1.new_zeros(half)
+        words_end = width * batch
 
         for length in range(width, 0, -1):
             first, count = first_cell(length, width), width - length + 1
-            row = slice(first, first + count)
-            # what the longer cells read of this row through CNN1 and CNN2
-            through = grad_left[:, row] @ w2_left + grad_right[:, row] @ w2_right
-            grad[:, row] += (through * (reduced[:, row] > 0)) @ w1
+            row = slice(first * batch, (first + count) * batch)
+            of_unit = grad[row]
+            if length < width:  # what the longer cells read of this row through CNN1 and CNN2
+                of_halves = grad_halves.view(-1, size)[row]
+                of_reduced = through_relu(of_halves @ w2, reduced[row])
+                of_unit.addmm_(of_reduced, w1)
+                grad_w2.addmm_(of_halves.t(), reduced[row])
+                grad_w1.addmm_(of_reduced.t(), cells[row])
+                grad_b1 += of_reduced.sum(0)
             if length == 1:
                 break
-            unit = slice(first - width, first - width + count)
-            of_unit = grad[:, row].masked_fill(outside[:, row].unsqueeze(2), 0)
+            unit = slice(row.start - words_end, row.stop - words_end)
+            of_unit.masked_fill_(outside[:, first : first + count].t().reshape(-1, 1), 0)
             if keep is not None:
-                of_unit = of_unit * keep[:, unit]
+                of_unit *= keep[unit].to(grad.dtype).mul_(ctx.scale)
             if ctx.relu_after_sum:
-                of_unit = of_unit * (cells[:, row] > 0)
-            index = torch.stack(parts_of(splits[:, row], length, width))  # 2 x B x count
-            argument = rows_at(left, index[0]) + rows_at(right, index[1])
-            of_hidden = (of_unit @ w3) * (argument > 0)
-            add_to_rows(grad_left, index[0], of_hidden)
-            add_to_rows(grad_right, index[1], of_hidden)
-            add_to_rows(grad, index[0], of_unit @ w4_left)
-            add_to_rows(grad, index[1], of_unit @ w4_right)
-            grad_units[:, unit], grad_hidden[:, unit], hidden[:, unit] = of_unit, of_hidden, argument.relu_()
-            parts[:, :, unit] = index
+                of_unit.copy_(through_relu(of_unit, cells[row]))
+            left, right = parts_of(splits[:, first : first + count], length, width)
+            of_hidden = through_relu(of_unit @ w3, hidden[unit])
+            grad_halves.index_add_(0, 2 * left, of_hidden)
+            grad_halves.index_add_(0, 2 * right + 1, of_hidden)
+            grad.index_add_(0, left, of_unit @ w4_left)
+            grad.index_add_(0, right, of_unit @ w4_right)
+            grad_w3.addmm_(of_unit.t(), hidden[unit])
+            grad_w4_left.addmm_(of_unit.t(), cells.index_select(0, left))
+            grad_w4_right.addmm_(of_unit.t(), cells.index_select(0, right))
 
-        def product(of_output: Tensor, of_input: Tensor) -> Tensor:
-            """A matrix's gradient, from the gradients of its outputs and from its inputs."""
-            return of_output.flatten(0, 1).t() @ of_input.flatten(0, 1)
-
-        of_reduced = (grad_left @ w2_left + grad_right @ w2_right) * (reduced > 0)
-        of_bias = grad_units.sum((0, 1))
-        left_cells, right_cells = (rows_at(cells, part) for part in parts)
+        of_bias = grad[words_end:].sum(0)  # what stands there now is the gradient of each winning unit's sum
         return (
-            grad[:, :width],
+            grad[:words_end].view(width, batch, size).transpose(0, 1),
             None,
-            product(of_reduced, cells),
-            of_reduced.sum((0, 1)),
-            product(grad_left, reduced),
-            grad_left.sum((0, 1)),
-            product(grad_right, reduced),
-            product(grad_units, hidden),
+            grad_w1,
+            grad_b1,
+            grad_w2[:half],
+            grad_halves[::2].sum(0),
+            grad_w2[half:],
+            grad_w3,
             of_bias,
-            product(grad_units, left_cells),
+            grad_w4_left,
             of_bias,
-            product(grad_units, right_cells),
+            grad_w4_right,
+            None,
             None,
             None,
         )
 
 
-def rows_at(table: Tensor, index: Tensor) -> Tensor:
-    """Row ``index[b, i]`` of sentence b, for a table B x M x d and an index B x n: B x n x d. Whole rows are copied at once."""
-    return table.flatten(0, 1).index_select(0, flat_index(index, table.size(1))).view(*index.shape, table.size(2))
+def relu_of_sums(of_left: Tensor, of_right: Tensor, weight: Tensor) -> Tensor:
+    """``relu(of_left + of_right) @ weight``, B x n x k x h and h: B x n x k.
+
+    The sums are of size O(S^2) for each cell's length, O(S^3) in all. On the CPU a few sentences at a time are summed, so
+    that the sums stay in the cache.
+    """
+    batch, values = of_left.size(0), of_left[0].numel()
+    together = batch if of_left.is_cuda else min(batch, max(1, CACHED_VALUES // values))
+    sums = of_left.new_empty(together, *of_left.shape[1:])
+    scores = of_left.new_empty(of_left.shape[:3])
+    for begin in range(0, batch, together):
+        some = slice(begin, begin + together)
+        room = sums[: batch - begin]
+        torch.add(of_left[some], of_right[some], out=room)
+        torch.mv(room.relu_().view(-1, room.size(3)), weight, out=scores[some].view(-1))
+    return scores
 
 
-def add_to_rows(table: Tensor, index: Tensor, rows: Tensor) -> None:
-    """Add B x n x d to the rows ``index`` of a contiguous table B x M x d, in place."""
-    table.view(-1, table.size(2)).index_add_(0, flat_index(index, table.size(1)), rows.flatten(0, 1))
+CACHED_VALUES = 2**17  # half a megabyte of float32
 
 
-def flat_index(index: Tensor, rows: int) -> Tensor:
-    """An index into each sentence's rows as one into all sentences' rows."""
-    first = torch.arange(index.size(0), device=index.device).unsqueeze(1) * rows
-    return (index + first).flatten()
+def random_mask(shape: tuple[int, ...], dropout: float, device: torch.device) -> tuple[Tensor, float]:
+    """True where dropout keeps a value, and by what the kept values are multiplied.
+
+    Each decision takes 16 random bits, which is several times cheaper than a random number in float32: the probability is
+    ``dropout`` rounded to a multiple of 2^-16.
+    """
+    dropped = min(round(dropout * 2**16), 2**16 - 1)
+    values = math.prod(shape)
+    bits = torch.empty(-(-values // 4), dtype=torch.int64, device=device).random_(-(2**63), None).view(torch.int16)
+    return (bits[:values] >= dropped - 2**15).view(shape), 2**16 / (2**16 - dropped)
+
+
+def through_relu(grad: Tensor, output: Tensor) -> Tensor:
+    """The gradient in front of a ReLU, from that behind it and its output (or its argument)."""
+    return torch.ops.aten.threshold_backward(grad, output, 0)
 
 
 def parts_of(split: Tensor, length: int, width: int) -> tuple[Tensor, Tensor]:
-    """The cells of both parts of the spans of one length, split after so many words: B x count each."""
+    """The rows of both parts of the spans of one length, split after B x count words: count B each."""
     start = torch.arange(split.size(1), device=split.device)
-    return cell_index(split, start, width), cell_index(length - split, start + split, width)
+    cells = cell_index(split, start, width), cell_index(length - split, start + split, width)  # B x count
+    sentence = torch.arange(split.size(0), device=split.device)
+    return tuple((index.t() * len(split) + sentence).flatten() for index in cells)
 
 
 def best_split_in_full(
@@ -326,12 +370,11 @@ def best_split_in_full(
     split = torch.zeros(of_left.shape[:2], dtype=torch.long, device=of_left.device)
     for k in range(length - 1):
         left_cell, right_cell = (
-            rows_at(cells, index) for index in parts_of(torch.full_like(split, k + 1), length, width)
+            cells.index_select(0, rows) for rows in parts_of(torch.full_like(split, k + 1), length, width)
         )
-        unit = linear(torch.relu_(of_left[:, :, k] + of_right[:, :, k]), w3, bias)
-        unit += linear(left_cell, w4_left)
-        unit += linear(right_cell, w4_right)
-        score = unit.relu_().sum(dim=2)
+        hidden = torch.relu_(of_left[:, :, k] + of_right[:, :, k]).transpose(0, 1).flatten(0, 1)  # (count B) x d/2
+        unit = linear(hidden, w3, bias).addmm_(left_cell, w4_left.t()).addmm_(right_cell, w4_right.t())
+        score = unit.relu_().sum(dim=1).view(split.t().shape).t()
         better = score > best
         best, split = torch.where(better, score, best), torch.where(better, k, split)
     return split

@@ -141,7 +141,7 @@ def test_a_chart_that_does_not_fit_is_refused_before_anything_is_allocated(monke
         pytest.raises(ValueError, match=r"GiB are free.*--max-source-positions") as refused,
     ):
         units(words, padding_mask)
-    assert "8 sentences of up to 1000 words need about 45.8 GiB" in str(refused.value)
+    assert "8 sentences of up to 1000 words need about 26.7 GiB" in str(refused.value)
     assert largest.values == 0
 
 

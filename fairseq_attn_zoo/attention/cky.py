@@ -17,7 +17,7 @@ import math
 from typing import Any, NamedTuple
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from ..chart import DeductionUnits, first_cell
 from .base import AttentionMechanism, masked_softmax, rows_of_sentences
@@ -54,7 +54,10 @@ class CKYAttention(AttentionMechanism):
 
     def memorize(self, source: Tensor, padding_mask: Tensor) -> CKYMemory:  # type: ignore[override]
         chart = self.units(source, padding_mask)
-        return CKYMemory(chart.cells, chart.splits, chart.padding_mask, padding_mask)
+        # The chart is filled cell after cell. One query at a time reads it best so, the many of a beam sentence after
+        # sentence.
+        cells = chart.cells if torch.is_grad_enabled() else chart.cells.contiguous()
+        return CKYMemory(cells, chart.splits, chart.padding_mask, padding_mask)
 
     def share(self, memory: CKYMemory) -> CKYMemory:  # type: ignore[override]
         return memory._replace(cells=share(memory.cells))
@@ -74,9 +77,7 @@ class CKYAttention(AttentionMechanism):
         twice = scores.new_zeros(scores.size(-1))
         twice[:words] = math.log(2)
         over_cells = masked_softmax(scores + twice, memory.cell_mask.unsqueeze(1))
-        # Both softmaxes read the cells in one product: alpha is 0 on the longer spans.
-        both = torch.stack([nn.functional.pad(over_words, (0, scores.size(-1) - words)), over_cells], dim=2)
-        context = mean_of(both.flatten(1, 2), memory.cells)  # B x 2R x d: c and c' in turns
+        context = torch.cat([mean_of(over_words, memory.cells), mean_of(over_cells, memory.cells)], dim=2)  # B x R x 2d
         leading = query.shape[:-1]
         return context.view(*leading, -1), CKYWeights(over_words.view(*leading, -1), over_cells.view(*leading, -1))
 

@@ -15,14 +15,15 @@ Under autocast the memory is cast once for all words.
 """
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
 
 class Ledger:
-    """Factors of the gradient of a memory: pairs of B x R x S and B x R x C."""
+    """Factors of the gradient of a memory of S rows: pairs of B x R x S' (of the first S' <= S rows) and B x R x C."""
 
-    def __init__(self) -> None:
+    def __init__(self, rows: int) -> None:
+        self.rows = rows
         self.entries: list[tuple[Tensor, Tensor]] = []
         self.backward_pass = -1
 
@@ -35,9 +36,17 @@ class Ledger:
         self.turn_the_page()
         if not self.entries:
             return None
-        left, right = (torch.cat(factors, dim=1) for factors in zip(*self.entries, strict=True))
+        gradient = None
+        for rows in sorted({left.size(2) for left, _ in self.entries}, reverse=True):
+            entries = [entry for entry in self.entries if entry[0].size(2) == rows]
+            left, right = (torch.cat(factors, dim=1) for factors in zip(*entries, strict=True))
+            product = torch.bmm(left.transpose(1, 2), right)
+            if gradient is None:
+                gradient = nn.functional.pad(product, (0, 0, 0, self.rows - rows)) if rows < self.rows else product
+            else:
+                gradient[:, :rows] += product
         self.entries.clear()
-        return torch.bmm(left.transpose(1, 2), right)
+        return gradient
 
     def turn_the_page(self) -> None:
         """Drop what an earlier backward pass wrote."""
@@ -58,7 +67,7 @@ def share(memory: Tensor) -> Tensor:
     device = memory.device.type
     if torch.is_autocast_enabled(device):
         memory = memory.to(torch.get_autocast_dtype(device))
-    ledger = Ledger()
+    ledger = Ledger(memory.size(1))
     shared = MultiplyOut.apply(memory, ledger)
     shared.ledger = ledger
     return shared
@@ -68,16 +77,24 @@ def scores_of(query: Tensor, memory: Tensor) -> Tensor:
     """Dot products of queries B x R x C with a memory B x S x C: B x R x S."""
     ledger = getattr(memory, "ledger", None)
     if ledger is None:
-        return torch.bmm(query, memory.transpose(1, 2))
+        return dot_products(query, memory)
     return Scores.apply(query, memory, ledger)
 
 
 def mean_of(weights: Tensor, memory: Tensor) -> Tensor:
-    """Weighted sums of a memory B x S x C by weights B x R x S: B x R x C."""
+    """Weighted sums of the first S' rows of a memory B x S x C by weights B x R x S': B x R x C."""
     ledger = getattr(memory, "ledger", None)
     if ledger is None:
-        return torch.bmm(weights, memory)
+        return torch.bmm(weights, memory[:, : weights.size(2)])
     return Mean.apply(weights, memory, ledger)
+
+
+def dot_products(rows: Tensor, memory: Tensor) -> Tensor:
+    """B x R x C and B x S x C: B x R x S."""
+    if memory.is_contiguous() and memory.size(1) >= 64 * rows.size(1):
+        # Few rows and a long memory, sentence after sentence: BLAS is up to twice as fast the other way round.
+        return torch.bmm(memory, rows.transpose(1, 2)).transpose(1, 2).contiguous()
+    return torch.bmm(rows, memory.transpose(1, 2))
 
 
 class MultiplyOut(torch.autograd.Function):
@@ -104,7 +121,7 @@ class Scores(torch.autograd.Function):
         query = query.to(memory.dtype)
         ctx.save_for_backward(query, memory)
         ctx.ledger = ledger
-        return torch.bmm(query, memory.transpose(1, 2))
+        return dot_products(query, memory)
 
     @staticmethod
     @once_differentiable
@@ -119,6 +136,7 @@ class Mean(torch.autograd.Function):
     @staticmethod
     def forward(ctx, weights, memory, ledger):
         weights = weights.to(memory.dtype)
+        memory = memory[:, : weights.size(2)]
         ctx.save_for_backward(weights, memory)
         ctx.ledger = ledger
         return torch.bmm(weights, memory)
@@ -129,4 +147,4 @@ class Mean(torch.autograd.Function):
         weights, memory = ctx.saved_tensors
         grad = grad.to(memory.dtype)
         ctx.ledger.write(weights, grad)
-        return torch.bmm(grad, memory.transpose(1, 2)), None, None
+        return dot_products(grad, memory), None, None
