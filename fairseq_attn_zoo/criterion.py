@@ -20,7 +20,7 @@ class ChunkedCrossEntropyConfig(FairseqDataclass):
         default=0.0, metadata={"help": "epsilon of label smoothing; 0 is plain cross-entropy"}
     )
     report_accuracy: bool = field(default=False, metadata={"help": "report how many words have the largest logit"})
-    chunk_mib: int = field(default=32, metadata={"help": "MiB of logits that are in memory at once"})
+    chunk_mib: int = field(default=16, metadata={"help": "MiB of logits that are in memory at once"})
     sentence_avg: bool = II("optimization.sentence_avg")
 
 
@@ -66,7 +66,9 @@ class ChunkedCrossEntropyCriterion(FairseqCriterion):
         words, targets = features[real], target[real]
         bytes_a_word = output.weight.size(0) * max(words.element_size(), 4)
         chunk = max(1, self.chunk_bytes // bytes_a_word)
-        found = chunked_cross_entropy(words, output.weight, output.bias, targets, self.label_smoothing, chunk)
+        found = chunked_cross_entropy(
+            words, output.weight, output.bias, targets, self.label_smoothing, chunk, self.report_accuracy
+        )
         sample_size = target.size(0) if self.sentence_avg else sample["ntokens"]
         logging_output = {
             "loss": found.loss.data,

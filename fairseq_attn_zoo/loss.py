@@ -23,11 +23,17 @@ class Loss(NamedTuple):
 
     loss: Tensor  # with label smoothing
     nll: Tensor  # without; no gradient flows through it
-    correct: Tensor  # words whose own logit is the largest
+    correct: Tensor  # words whose own logit is the largest; 0 unless they were to be counted
 
 
 def chunked_cross_entropy(
-    features: Tensor, weight: Tensor, bias: Tensor | None, targets: Tensor, smoothing: float = 0.0, chunk: int = 512
+    features: Tensor,
+    weight: Tensor,
+    bias: Tensor | None,
+    targets: Tensor,
+    smoothing: float = 0.0,
+    chunk: int = 512,
+    count_correct: bool = False,
 ) -> Loss:
     """The loss of predicting ``targets`` from ``features``.
 
@@ -38,14 +44,15 @@ def chunked_cross_entropy(
         targets: P
         smoothing: epsilon
         chunk: words that are projected at once
+        count_correct: whether to look for the largest logit of every word too
     """
     wanted = torch.is_grad_enabled()  # asked here: inside of an autograd function it is always off
-    return Loss(*ChunkedCrossEntropy.apply(features, weight, bias, targets, smoothing, chunk, wanted))
+    return Loss(*ChunkedCrossEntropy.apply(features, weight, bias, targets, smoothing, chunk, count_correct, wanted))
 
 
 class ChunkedCrossEntropy(torch.autograd.Function):
     @staticmethod
-    def forward(ctx, features, weight, bias, targets, smoothing, chunk, wanted):
+    def forward(ctx, features, weight, bias, targets, smoothing, chunk, count_correct, wanted):
         wanted = wanted and any(ctx.needs_input_grad[:3])
         wide = torch.promote_types(features.dtype, torch.float32)
         # Sums over chunks are kept wide: in half precision a chunk's part would be rounded away.
@@ -54,25 +61,25 @@ class ChunkedCrossEntropy(torch.autograd.Function):
         grad_bias = torch.zeros_like(bias, dtype=wide) if wanted and bias is not None else None
         loss, nll = features.new_zeros((), dtype=wide), features.new_zeros((), dtype=wide)
         correct = torch.zeros((), dtype=torch.long, device=features.device)
-        vocabulary = weight.size(0)
-        other = smoothing / (vocabulary - 1)  # epsilon'
+        other = smoothing / (weight.size(0) - 1)  # epsilon'
         for begin in range(0, features.size(0), chunk):
             part = slice(begin, begin + chunk)
-            logits = linear(features[part], weight, bias).to(wide)
+            log_probabilities = linear(features[part], weight, bias).to(wide).log_softmax(dim=1)
             target = targets[part].unsqueeze(1)
-            of_target = logits.gather(1, target)
-            normalizer = logits.logsumexp(dim=1, keepdim=True)
-            part_nll = (normalizer - of_target).sum()
+            part_nll = -log_probabilities.gather(1, target).sum()
             nll += part_nll
             loss += (1 - smoothing - other) * part_nll
             if smoothing:
-                loss += other * (vocabulary * normalizer.sum() - logits.sum())
-            correct += (logits.argmax(dim=1, keepdim=True) == target).sum()
+                loss -= other * log_probabilities.sum()
+            if count_correct:
+                correct += (log_probabilities.argmax(dim=1, keepdim=True) == target).sum()
             if grad_features is not None and grad_weight is not None:
                 # sum over v of the weight of -log p(v) is 1 - epsilon - epsilon' + V epsilon' = 1
-                gradient = logits.sub_(normalizer).exp_()
-                gradient -= other
-                gradient.scatter_add_(1, target, torch.full_like(of_target, -(1 - smoothing - other)))
+                gradient = log_probabilities.exp_()
+                if smoothing:
+                    gradient -= other
+                own = gradient.new_full((1, 1), -(1 - smoothing - other))
+                gradient.scatter_add_(1, target, own.expand_as(target))
                 grad_features[part] = gradient.to(weight.dtype) @ weight
                 grad_weight.addmm_(gradient.t(), features[part].to(wide))
                 if grad_bias is not None:
@@ -89,4 +96,4 @@ class ChunkedCrossEntropy(torch.autograd.Function):
             None if gradient is None else (gradient * grad_loss).to(dtype)
             for gradient, dtype in zip(ctx.saved_tensors, ctx.dtypes, strict=True)
         ]
-        return (*gradients, None, None, None, None)
+        return (*gradients, None, None, None, None, None)

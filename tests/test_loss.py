@@ -65,7 +65,7 @@ def test_chunks_of_any_size_give_the_same(words, vocabulary, chunk, smoothing, s
         for shape in ((words, 3), (vocabulary, 3), (vocabulary,))
     )
     targets = torch.randint(vocabulary, (words,))
-    found = chunked_cross_entropy(features, weight, bias, targets, smoothing, chunk)
+    found = chunked_cross_entropy(features, weight, bias, targets, smoothing, chunk, count_correct=True)
     logits = features @ weight.t() + bias
     log_probabilities = logits.log_softmax(-1)
     nll = -log_probabilities.gather(1, targets.unsqueeze(1)).sum()
