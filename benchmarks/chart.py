@@ -16,12 +16,11 @@ import time
 from pathlib import Path
 
 import torch
+from memory import peak_mib
 from torch import Tensor
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from fairseq_attn_zoo.chart import DeductionUnits
-
-MEBIBYTE = 2**20
 
 
 def plain_cells(units: DeductionUnits, words: Tensor) -> Tensor:
@@ -65,25 +64,11 @@ def inputs(length: int, batch: int, size: int, device: str) -> tuple[DeductionUn
     )
 
 
-def peak_mib(version: str, length: int, batch: int, size: int, device: str) -> float:
-    """What the peak of memory rises by."""
+def peak_of(version: str, length: int, batch: int, size: int, device: str) -> float:
+    """What the peak of memory rises by, in MiB."""
     units, words = inputs(length, batch, size, device)
     forward_and_backward(version, *inputs(3, batch, size, device))  # libraries are loaded and threads are started
-    if device == "cuda":
-        torch.cuda.reset_peak_memory_stats()
-        before = torch.cuda.memory_allocated()
-        forward_and_backward(version, units, words)
-        return (torch.cuda.max_memory_allocated() - before) / MEBIBYTE
-    Path("/proc/self/clear_refs").write_text("5")  # Linux: forget the peak so far
-    before = memory_kib("VmRSS")
-    forward_and_backward(version, units, words)
-    return (memory_kib("VmHWM") - before) / 1024
-
-
-def memory_kib(kind: str) -> int:
-    """``VmRSS``, what the process holds now, or ``VmHWM``, the most that it has held."""
-    (line,) = (line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith(kind))
-    return int(line.split()[1])
+    return peak_mib(lambda: forward_and_backward(version, units, words), device)
 
 
 def main() -> None:
@@ -111,7 +96,7 @@ def main() -> None:
             for version in versions:
                 seconds[version].append(forward_and_backward(version, *inputs(*shape)))
         with multiprocessing.get_context("spawn").Pool(1, maxtasksperchild=1) as pool:
-            peak = {version: pool.apply(peak_mib, (version, *shape)) for version in versions}
+            peak = {version: pool.apply(peak_of, (version, *shape)) for version in versions}
         median = {version: statistics.median(seconds[version]) for version in versions}
         rows.append({"words": length, "seconds": median, "peak_mib": peak})
         cells = [str(length)]

@@ -66,6 +66,15 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--train", type=positive, default=20000, metavar="N", help="training sentences")
     parser.add_argument("--valid", type=positive, default=500, metavar="N", help="validation sentences")
     parser.add_argument("--test", type=positive, default=500, metavar="N", help="test sentences")
+    parser.add_argument("--min-length", type=positive, default=4, metavar="N", help="fewest words of a source sentence")
+    parser.add_argument("--max-length", type=positive, default=20, metavar="N", help="most words of a source sentence")
+    parser.add_argument(
+        "--relative-clauses",
+        type=float,
+        default=0.2,
+        metavar="P",
+        help="probability that a noun phrase which may hold a relative clause does",
+    )
     parser.add_argument("--size", type=positive, default=128, metavar="N", help="width of embeddings and layers (even)")
     parser.add_argument("--updates", type=positive, default=1200, metavar="N", help="training batches")
     parser.add_argument("--max-tokens", type=positive, default=1000, metavar="N", help="tokens in a batch at most")
@@ -172,7 +181,8 @@ def write_corpus(arguments: argparse.Namespace) -> Path:
     """Write the corpus; returns the folder of {train,valid,test}.{en,ja,align}."""
     from fairseq_attn_zoo import grammar
 
-    settings = {name: getattr(arguments, name) for name in ("train", "valid", "test", "seed")}
+    names = ("train", "valid", "test", "seed", "min_length", "max_length", "relative_clauses")
+    settings = {name: getattr(arguments, name) for name in names}
     digest = hashlib.sha256(Path(grammar.__file__).read_bytes()).hexdigest()  # another grammar is another corpus
     corpus = folder_for(arguments, "corpus", {**settings, "grammar": digest}) / "text"
     if corpus.exists():

@@ -55,5 +55,5 @@ def additive_score(query: Tensor, keys: Tensor, energy: Tensor) -> Tensor:
     Returns:
         B x R x S
     """
-    hidden = torch.tanh(query.unsqueeze(2) + keys.unsqueeze(1))  # B x R x S x A
+    hidden = (query.unsqueeze(2) + keys.unsqueeze(1)).tanh_()  # B x R x S x A
     return torch.matmul(hidden, energy)
