@@ -28,8 +28,10 @@ setup(
         "subword-nmt==0.3.8",  # --bpe subword_nmt, and the recipes' subwords
         "tensorboardX==2.6.5",  # --tensorboard-logdir
         "altair==6.3.0",  # figures: one description gives static pictures and interactive pages
+        "packaging>=24",  # reads these pins for `fairseq-attn-zoo doctor`
         "vl-convert-python==1.9.0.post1",  # renders altair's figures as SVG and PNG without a browser
     ],
+    entry_points={"console_scripts": ["fairseq-attn-zoo = fairseq_attn_zoo.cli:main"]},
     extras_require={
         "test": [
             "pytest==9.2.0",  # the tests

@@ -355,9 +355,12 @@ def through_relu(grad: Tensor, output: Tensor) -> Tensor:
 def parts_of(split: Tensor, length: int, width: int) -> tuple[Tensor, Tensor]:
     """The rows of both parts of the spans of one length, split after B x count words: count B each."""
     start = torch.arange(split.size(1), device=split.device)
-    cells = cell_index(split, start, width), cell_index(length - split, start + split, width)  # B x count
     sentence = torch.arange(split.size(0), device=split.device)
-    return tuple((index.t() * len(split) + sentence).flatten() for index in cells)
+    left, right = (
+        (index.t() * len(split) + sentence).flatten()
+        for index in (cell_index(split, start, width), cell_index(length - split, start + split, width))
+    )
+    return left, right
 
 
 def best_split_in_full(

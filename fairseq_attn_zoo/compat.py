@@ -14,10 +14,8 @@ from fairseq.tasks import FairseqTask
 
 def apply() -> None:
     """Apply every patch once."""
-    allow_checkpoint_types()
-    name_bad_checkpoints()
-    keep_last_batch()
-    resume_with_the_same_batches()
+    for patch in PATCHES:
+        patch()
 
 
 def allow_checkpoint_types() -> None:
@@ -118,3 +116,6 @@ def resume_with_the_same_batches() -> None:
 
     get_batch_iterator.resumes_with_the_same_batches = True
     FairseqTask.get_batch_iterator = get_batch_iterator
+
+
+PATCHES = (allow_checkpoint_types, name_bad_checkpoints, keep_last_batch, resume_with_the_same_batches)

@@ -1,6 +1,6 @@
 """A tiny parallel corpus, and models trained on it for a few seconds, each made once a session when first asked for.
 
-All tests that use these fixtures stand in one file, so that ``pytest -n 2 --dist loadfile`` makes nothing twice. What
+The tests of fairseq's commands stand in one file, so that ``pytest -n 2 --dist loadfile`` makes next to nothing twice. What
 needs fairseq is imported where it is used: pytest reads this file also when it runs only tests that need PyTorch
 alone.
 """

@@ -1,8 +1,10 @@
-"""Looking at what a model attends to: word alignments and figures. Needs neither fairseq nor PyTorch.
+"""Looking at what a model attends to: traces, word alignments, figures.
 
-The figures (:mod:`.plot`) are not imported here, so that scoring alignments works where Altair is not installed.
+What is imported here needs neither fairseq nor PyTorch. :mod:`.translator`, which asks a trained model, needs both;
+:mod:`.plot` needs Altair.
 """
 
 from .alignment import AlignmentScore, GoldAlignment, alignment_error_rate, parse_alignment, read_alignments
+from .trace import Trace
 
-__all__ = ["AlignmentScore", "GoldAlignment", "alignment_error_rate", "parse_alignment", "read_alignments"]
+__all__ = ["AlignmentScore", "GoldAlignment", "Trace", "alignment_error_rate", "parse_alignment", "read_alignments"]

@@ -1,0 +1,317 @@
+"""The command line of the package: translate, trace, align, aer, doctor.
+
+fairseq and PyTorch are imported by the commands that need them, so that ``--help`` and ``aer`` take no time.
+"""
+
+import argparse
+import sys
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO
+
+from .inspect.alignment import alignment_error_rate, read_alignments
+from .inspect.subwords import SCHEMES, join_subwords, links_of, word_weights
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run a command; ``arguments`` default to those of the process. Returns the exit status."""
+    parser = build_parser()
+    options = parser.parse_args(arguments)
+    try:
+        return options.run(options) or 0
+    except (ValueError, OSError) as error:
+        print(f"fairseq-attn-zoo {options.command}: {error}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        return 130
+
+
+def build_parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="fairseq-attn-zoo",
+        description="Ask a trained recurrent translation model: what does it write, and what does it attend to?",
+    )
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    defaults = argparse.ArgumentDefaultsHelpFormatter
+
+    translate = commands.add_parser(
+        "translate",
+        formatter_class=defaults,
+        help="raw text in, raw text out",
+        description="Translate a text, a sentence a line: N lines in, N lines out, in order (an empty line stays empty). "
+        "With --nbest K there are K lines for each, and with --scores each line begins with its score and a tab.",
+    )
+    add_model(translate)
+    add_text(translate)
+    add_search(translate)
+    translate.add_argument("--nbest", type=positive, default=1, metavar="K", help="translations of a sentence")
+    translate.add_argument("--scores", action="store_true", help="mean log2-probability of a word, before each line")
+    translate.add_argument(
+        "--replace-unk",
+        nargs="?",
+        const="",
+        metavar="DICTIONARY",
+        help="put for each unknown word the source word that it attends to most, or that word's translation in a file of "
+        "lines 'source target'",
+    )
+    translate.set_defaults(run=run_translate)
+
+    trace = commands.add_parser(
+        "trace",
+        formatter_class=defaults,
+        help="every attention weight, word by word, as files",
+        description="Write what the model attends to: every hop, dimension or span that its mechanism has, in one .npz and "
+        "one .json file a sentence, and the one weight a source word of all sentences in alignments.nematus, which viewers "
+        "of soft alignments read. Without --target each sentence is translated by beam search first.",
+    )
+    add_model(trace)
+    add_text(trace)
+    add_search(trace)
+    trace.add_argument("--target", type=Path, metavar="FILE", help="force these translations, a line for each sentence")
+    trace.add_argument("--folder", type=Path, required=True, help="where the files go; made if it does not exist")
+    trace.set_defaults(run=run_trace)
+
+    align = commands.add_parser(
+        "align",
+        formatter_class=defaults,
+        help="word alignments in the Pharaoh format",
+        description="Link each target word to the source word that it attends to most: 'i-j', the source's word first, "
+        "counted from 0, a line for each sentence. Subwords count together as their word. With --target a given parallel "
+        "text is aligned; without, the beam search's translation, which --translations keeps.",
+    )
+    add_model(align)
+    add_text(align)
+    add_search(align)
+    align.add_argument("--target", type=Path, metavar="FILE", help="align this translation, a line for each sentence")
+    align.add_argument("--translations", type=Path, metavar="FILE", help="write the words that were aligned here")
+    align.add_argument(
+        "--null",
+        action="store_true",
+        help="leave a word without a link when its largest weight stands on the source's </s>; otherwise </s> is left out "
+        "of the choice. The target's own </s> is never linked",
+    )
+    align.set_defaults(run=run_align)
+
+    aer = commands.add_parser(
+        "aer",
+        formatter_class=defaults,
+        help="alignment error rate against gold links",
+        description="Compare predicted links with gold ones ('i-j' sure, 'i?j' possible), a line for each sentence pair "
+        "(Och and Ney 2003).",
+    )
+    aer.add_argument("predicted", type=Path, help="file of links")
+    aer.add_argument("gold", type=Path, help="file of links")
+    aer.add_argument("--gold-from-1", action="store_true", help="the gold file counts words from 1")
+    aer.add_argument("--predicted-from-1", action="store_true", help="the predicted file counts words from 1")
+    aer.set_defaults(run=run_aer)
+
+    doctor = commands.add_parser(
+        "doctor",
+        help="is everything in place?",
+        description="Check versions, fairseq's patches, --user-dir and the GPU, and say what to do about what is wrong.",
+    )
+    doctor.add_argument("--user-dir", default=None, help="also check that fairseq finds the package under this name")
+    doctor.set_defaults(run=run_doctor)
+    return parser
+
+
+def add_model(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("model")
+    group.add_argument("--path", required=True, help="checkpoint; several with ':' between them are an ensemble")
+    group.add_argument("--data", type=Path, help="folder of fairseq-preprocess with the dictionaries, if it has moved")
+    group.add_argument("--model-overrides", default="{}", metavar="DICT", help="as in fairseq-generate")
+    group.add_argument("--cpu", action="store_true", help="do not use a GPU even where there is one")
+
+
+def add_text(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("text")
+    group.add_argument("--input", type=Path, metavar="FILE", help="sentences, one a line (default: standard input)")
+    group.add_argument("--output", type=Path, metavar="FILE", help="where lines go (default: standard output)")
+    group.add_argument("--tokenizer", help="moses, nltk or space, if the text is not tokenised")
+    group.add_argument("--bpe", help="subword_nmt, sentencepiece, ..., if the text is not split into subwords")
+    group.add_argument("--bpe-codes", type=Path, metavar="FILE", help="codes or model of --bpe")
+
+
+def add_search(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("beam search")
+    group.add_argument("--beam", type=positive, default=5, metavar="N", help="hypotheses kept")
+    group.add_argument("--lenpen", type=float, default=1.0, help="scores are divided by length to this power")
+    group.add_argument("--max-len-a", type=float, default=0.0, help="at most a x source words + b words")
+    group.add_argument("--max-len-b", type=positive, default=200, help="at most a x source words + b words")
+    group.add_argument("--batch-size", type=positive, default=64, metavar="N", help="sentences at once")
+    group.add_argument(
+        "--buffer-size", type=positive, default=1000, metavar="N", help="lines read before the first answer"
+    )
+
+
+def positive(text: str) -> int:
+    value = int(text)
+    if value < 1:
+        raise argparse.ArgumentTypeError(f"{value} is below 1")
+    return value
+
+
+# --- commands ---------------------------------------------------------------------------------------------------------
+
+
+def run_translate(options: argparse.Namespace) -> None:
+    if options.nbest > options.beam:
+        raise ValueError(f"--nbest {options.nbest} needs a --beam as large; it is {options.beam}")
+    lexicon = read_lexicon(options.replace_unk) if options.replace_unk else {}
+    translator = load(options)
+    if options.replace_unk is not None and not translator.has_attention:
+        raise ValueError(f"--replace-unk reads attention, which {translator.architecture} does not have; leave it out")
+    unknown = translator.task.target_dictionary.unk_string()
+    with lines_in(options.input) as lines, output(options.output) as file:
+        for hypotheses in translator.translate(lines, options.buffer_size):
+            for place in range(options.nbest):
+                if place >= len(hypotheses):
+                    print("", file=file)
+                    continue
+                found = hypotheses[place]
+                text = found.text
+                if options.replace_unk is not None and unknown in found.tokens:
+                    text = translator.pipeline.decode(" ".join(without_unknown(found, unknown, lexicon)))
+                print(f"{found.score:.4f}\t{text}" if options.scores else text, file=file)
+            file.flush()
+
+
+def without_unknown(found, unknown: str, lexicon: dict[str, str]) -> list[str]:
+    """The tokens of a hypothesis, each unknown one replaced through the source word with its largest weight."""
+    words = []
+    for place, token in enumerate(found.tokens):
+        if token == unknown and found.source:
+            source = found.source[int(found.alignment[place, : len(found.source)].argmax())]
+            token = lexicon.get(source, source)
+        words.append(token)
+    return words
+
+
+def read_lexicon(path: str) -> dict[str, str]:
+    """Lines of ``source target``, separated by a blank or a tab; the first translation of a word counts."""
+    lexicon: dict[str, str] = {}
+    for number, line in enumerate(Path(path).read_text(encoding="utf-8").removesuffix("\n").split("\n"), start=1):
+        parts = line.split(maxsplit=1)
+        if len(parts) != 2:
+            raise ValueError(f"{path}, line {number}: expected 'source target', found {line!r}")
+        lexicon.setdefault(*parts)
+    return lexicon
+
+
+def run_trace(options: argparse.Namespace) -> None:
+    translator = load(options)
+    with lines_in(options.input) as lines:
+        sentences = list(lines)
+    targets = None if options.target is None else read_lines(options.target)
+    options.folder.mkdir(parents=True, exist_ok=True)
+    digits = max(4, len(str(len(sentences))))
+    with (options.folder / "alignments.nematus").open("w", encoding="utf-8") as file, output(options.output) as names:
+        for number, trace in enumerate(translator.trace(sentences, targets)):
+            for ending in (".npz", ".json"):
+                path = trace.save(options.folder / f"{number:0{digits}d}{ending}")
+            print(trace.nematus(number), file=file)
+            print(path.with_suffix(""), " ".join(trace.target[:-1]), sep="\t", file=names)
+
+
+def run_align(options: argparse.Namespace) -> None:
+    translator = load(options)
+    scheme = options.bpe if options.bpe in SCHEMES else None
+    with lines_in(options.input) as lines:
+        sentences = list(lines)
+    targets = None if options.target is None else read_lines(options.target)
+    kept = None if options.translations is None else options.translations.open("w", encoding="utf-8")
+    with output(options.output) as file:
+        for trace in translator.trace(sentences, targets):
+            source, target = (join_subwords(side[:-1], scheme) for side in (trace.source, trace.target))
+            weights = word_weights(trace.alignment[:-1], source, target)
+            links = links_of(weights, len(source.texts), options.null)
+            print(" ".join(f"{i}-{j}" for i, j in links), file=file)
+            if kept is not None:
+                print(" ".join(target.texts), file=kept)
+    if kept is not None:
+        kept.close()
+
+
+def run_aer(options: argparse.Namespace) -> None:
+    predicted = read_alignments(options.predicted, one_based=options.predicted_from_1)
+    gold = read_alignments(options.gold, one_based=options.gold_from_1)
+    score = alignment_error_rate([sentence.possible for sentence in predicted], gold)
+    print(
+        f"AER {score.aer:.4f}, precision {score.precision:.4f}, recall {score.recall:.4f} ({len(gold)} sentence pairs)"
+    )
+
+
+def run_doctor(options: argparse.Namespace) -> int:
+    from .doctor import checks
+
+    wrong = 0
+    for check in checks(options.user_dir):
+        print(f"{'ok     ' if check.ok else 'PROBLEM'} {check.what}")
+        wrong += not check.ok
+    print("everything is in place" if not wrong else f"{wrong} problem{'s' if wrong > 1 else ''}")
+    return int(wrong > 0)
+
+
+# --- what the commands share ------------------------------------------------------------------------------------------
+
+
+def load(options: argparse.Namespace):
+    """The translator that the options name."""
+    import ast
+    import logging
+    import warnings
+
+    logging.disable(logging.INFO)  # fairseq's log would stand among the translations
+    warnings.simplefilter("ignore", FutureWarning)
+    from .inspect.translator import Search, Translator
+
+    try:
+        overrides = ast.literal_eval(options.model_overrides)
+    except (ValueError, SyntaxError):
+        raise ValueError(f"--model-overrides {options.model_overrides!r} is no dictionary like {{'beam': 5}}") from None
+    search = Search(
+        beam=options.beam,
+        nbest=getattr(options, "nbest", 1),
+        lenpen=options.lenpen,
+        max_len_a=options.max_len_a,
+        max_len_b=options.max_len_b,
+        batch_size=options.batch_size,
+    )
+    return Translator.load(
+        options.path.split(":"),
+        options.data,
+        tokenizer=options.tokenizer,
+        bpe=options.bpe,
+        bpe_codes=options.bpe_codes,
+        search=search,
+        overrides=overrides,
+        cpu=options.cpu,
+    )
+
+
+@contextmanager
+def lines_in(path: Path | None) -> Iterator[Iterable[str]]:
+    """The lines of a file or of standard input. Only a line feed ends a line, and bytes that are no UTF-8 become �."""
+    if path is None:
+        sys.stdin.reconfigure(encoding="utf-8", errors="replace", newline="\n")  # type: ignore[union-attr]
+        yield (line.removesuffix("\n").removesuffix("\r") for line in sys.stdin)
+        return
+    with path.open(encoding="utf-8", errors="replace", newline="\n") as file:
+        yield (line.removesuffix("\n").removesuffix("\r") for line in file)
+
+
+def read_lines(path: Path) -> list[str]:
+    with lines_in(path) as lines:
+        return list(lines)
+
+
+@contextmanager
+def output(path: Path | None) -> Iterator[IO[str]]:
+    """A file to write lines to, or standard output."""
+    if path is None:
+        sys.stdout.reconfigure(encoding="utf-8", newline="\n")  # type: ignore[union-attr]
+        yield sys.stdout
+        return
+    with path.open("w", encoding="utf-8", newline="\n") as file:
+        yield file
