@@ -1,4 +1,4 @@
-"""The command line of the package: translate, trace, align, aer, doctor.
+"""The command line of the package: translate, trace, plot, align, aer, doctor.
 
 fairseq and PyTorch are imported by the commands that need them, so that ``--help`` and ``aer`` take no time.
 """
@@ -71,6 +71,21 @@ def build_parser() -> argparse.ArgumentParser:
     trace.add_argument("--target", type=Path, metavar="FILE", help="force these translations, a line for each sentence")
     trace.add_argument("--folder", type=Path, required=True, help="where the files go; made if it does not exist")
     trace.set_defaults(run=run_trace)
+
+    plot = commands.add_parser(
+        "plot",
+        formatter_class=defaults,
+        help="the papers' kinds of figure, and a page to explore, from traces",
+        description="Draw traces: the matrix of the alignment, the sequence of hops, all dimensions of each word, the CKY "
+        "chart and its tree, as far as the mechanism has them. An .html is one page that needs no network: the word under "
+        "the pointer shows its weights, a menu picks hop, dimension or softmax.",
+    )
+    plot.add_argument("traces", type=Path, nargs="+", help=".npz or .json files of the command trace")
+    plot.add_argument("--folder", type=Path, required=True, help="where the figures go; made if it does not exist")
+    plot.add_argument(
+        "--format", nargs="+", choices=["svg", "png", "html"], default=["svg", "html"], help="of the files"
+    )
+    plot.set_defaults(run=run_plot)
 
     align = commands.add_parser(
         "align",
@@ -212,6 +227,20 @@ def run_trace(options: argparse.Namespace) -> None:
                 path = trace.save(options.folder / f"{number:0{digits}d}{ending}")
             print(trace.nematus(number), file=file)
             print(path.with_suffix(""), " ".join(trace.target[:-1]), sep="\t", file=names)
+
+
+def run_plot(options: argparse.Namespace) -> None:
+    from .inspect.plot import figures, page, save_chart
+    from .inspect.trace import Trace
+
+    for path in options.traces:
+        trace = Trace.load(path)
+        for ending in options.format:
+            if ending == "html":
+                print(save_chart(page(trace), options.folder / f"{path.stem}.html"))
+                continue
+            for name, chart in figures(trace).items():
+                print(save_chart(chart, options.folder / f"{path.stem}-{name}.{ending}"))
 
 
 def run_align(options: argparse.Namespace) -> None:

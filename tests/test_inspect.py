@@ -263,7 +263,7 @@ def test_the_doctor_finds_the_package_and_what_is_wrong(capsys, tmp_path, monkey
 
 
 def test_every_command_explains_itself(capsys):
-    for name in ("translate", "trace", "align", "aer", "doctor"):
+    for name in ("translate", "trace", "plot", "align", "aer", "doctor"):
         with pytest.raises(SystemExit) as stopped:
             main([name, "--help"])
         assert stopped.value.code == 0

@@ -10,7 +10,16 @@ import pytest
 
 pytest.importorskip("altair")
 
-from fairseq_attn_zoo.inspect.plot import attention_chart, characters_without_font, save_chart  # noqa: E402
+from fairseq_attn_zoo.cli import main  # noqa: E402
+from fairseq_attn_zoo.inspect.plot import (  # noqa: E402
+    attention_chart,
+    characters_without_font,
+    figures,
+    page,
+    save_chart,
+    tree_chart,
+)
+from fairseq_attn_zoo.inspect.trace import Trace  # noqa: E402
 
 SOURCE = ["the", "dog", "saw", "the", 'say "<&>"', "Häuser", "</s>"]
 TARGET = ["猫", "が", "猫", "\\n", "</s>"]
@@ -75,7 +84,7 @@ def test_the_png_is_a_picture_of_the_size_of_the_svg(tmp_path, weights):
 
 def test_the_page_tells_the_words_and_weight_of_every_cell(tmp_path, weights):
     page = save_chart(attention_chart(weights, SOURCE, TARGET), tmp_path / "figure.html").read_text(encoding="utf-8")
-    specification = json.loads(re.search(r"var spec = (\{.*\});", page)[1])
+    specification = json.loads(re.search(r"const spec = (\{.*\});\n", page)[1])
     cells = specification["data"]["values"]
     expected = [f"{target} ← {source}" for target in TARGET for source in SOURCE]
     assert [cell["words"] for cell in cells] == expected
@@ -114,3 +123,84 @@ def test_a_figure_without_words_is_refused():
 def test_weights_must_be_weights(weight):
     with pytest.raises(ValueError, match="between 0 and 1"):
         attention_chart([[weight]], ["a"], ["b"])
+
+
+def trace(**weights):
+    """Of a mechanism with these arrays beside the alignment."""
+    source, target = ["the", "the", "猫", "</s>"], ["a", "b", "</s>"]
+    alignment = np.random.default_rng(1).dirichlet(np.ones(4), size=3)
+    splits = np.array([[0, 1, 2, 3], [0, 1, 1, 0], [0, 1, 0, 0], [0, 0, 0, 0]]) if "source_chart" in weights else None
+    return Trace("any", source, target, alignment, weights, splits=splits)
+
+
+def random_weights(*shape):
+    return np.random.default_rng(2).random(shape)
+
+
+MECHANISMS = {
+    "plain": {"source": random_weights(3, 4)},
+    "hops": {"source_hops": random_weights(3, 4, 2), "target_hops": random_weights(3, 3, 1)},
+    "dimensions": {"source_dimensions": random_weights(3, 4, 5)},
+    "chart": {"source_joint": random_weights(3, 4), "source_chart": random_weights(3, 4, 4)},
+}
+
+
+@pytest.mark.parametrize(
+    "mechanism, names",
+    [
+        ("plain", {"matrix"}),
+        ("hops", {"matrix", "hops"}),
+        ("dimensions", {"matrix", "dimensions"}),
+        ("chart", {"matrix", "chart", "tree"}),
+    ],
+)
+def test_a_trace_is_drawn_in_every_way_that_it_has(mechanism, names):
+    assert figures(trace(**MECHANISMS[mechanism])).keys() == names
+
+
+def test_hops_stand_side_by_side_in_their_order(tmp_path):
+    path = save_chart(figures(trace(**MECHANISMS["hops"]))["hops"], tmp_path / "hops.svg")
+    svg = path.read_text(encoding="utf-8")
+    assert re.findall(r">((?:source|target) hop \d)<", svg) == ["target hop 1", "source hop 1", "source hop 2"]
+    cells, _ = read_figure(path)
+    assert svg.count('aria-roledescription="rect mark"') == 3 * 3 + 2 * 3 * 4
+    assert "&lt;s&gt;" in svg  # what the first word of the translation can attend to among the target words
+
+
+def test_all_dimensions_and_all_spans_are_drawn(tmp_path):
+    for mechanism, marks in (("dimensions", 3 * 4 * 5), ("chart", 3 * (4 + 3 + 2 + 1))):
+        path = save_chart(figures(trace(**MECHANISMS[mechanism]))[mechanism], tmp_path / "figure.svg")
+        assert path.read_text(encoding="utf-8").count('aria-roledescription="rect mark"') == marks
+
+
+def test_a_tree_has_two_lines_for_each_inner_node(tmp_path):
+    splits = trace(**MECHANISMS["chart"]).splits
+    path = save_chart(tree_chart(splits, ["w", "x", "y", "z"]), tmp_path / "tree.svg")
+    svg = path.read_text(encoding="utf-8")
+    assert svg.count('aria-roledescription="rule mark"') == 2 * 3
+    assert re.findall(r">([wxyz])<", svg) == ["w", "x", "y", "z"]
+    save_chart(tree_chart([[0]], ["alone"]), path)
+    assert "alone" in path.read_text(encoding="utf-8")
+    with pytest.raises(ValueError, match="4 words: need words x words|for 3 words"):
+        tree_chart(splits, ["w", "x", "y"])
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+def test_the_page_holds_everything_and_loads_nothing(tmp_path, mechanism):
+    found = trace(**MECHANISMS[mechanism])
+    html = save_chart(page(found), tmp_path / "page.html").read_text(encoding="utf-8")
+    assert not re.search(r"<(script|link)[^>]*(src|href)=", html)
+    names = {"plain": ["alignment"], "hops": ["target hop 1", "source hop 2"], "dimensions": ["source dimension 5"]}
+    for name in names.get(mechanism, ["words, in the joint softmax", "spans by first word and length"]):
+        assert name in html
+    assert "猫" in html or "\\u732b" in html
+
+
+def test_the_command_draws_traces(tmp_path, capsys):
+    path = trace(**MECHANISMS["chart"]).save(tmp_path / "0007.npz")
+    assert main(["plot", str(path), "--folder", str(tmp_path / "figures"), "--format", "svg", "html"]) == 0
+    printed = [line.rsplit("/", 1)[1] for line in capsys.readouterr().out.splitlines()]
+    assert printed == ["0007-matrix.svg", "0007-chart.svg", "0007-tree.svg", "0007.html"]
+    assert sorted(printed) == sorted(file.name for file in (tmp_path / "figures").iterdir())
+    assert main(["plot", str(tmp_path / "nothing.npz"), "--folder", str(tmp_path)]) == 2
+    assert "nothing.npz" in capsys.readouterr().err
