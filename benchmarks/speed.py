@@ -190,7 +190,7 @@ def peak_of_training(contender: Contender, criterion: str, sources: str, argumen
 def print_row(row: dict) -> None:
     cells = [f"`{row['architecture']}`", f"`{row['baseline']}`", row["sources"]]
     if row["measure"].startswith("memory"):
-        cells += [row["measure"], f"{row['ratio']:.2f}", "", f"{row['ours']:.0f} / {row['baseline_']:.0f} MiB", ""]
+        cells += [row["measure"], f"{row['ratio']:.2f}", "", f"{row['ours']:.0f} / {row['theirs']:.0f} MiB", ""]
     else:
         allowed = row["baseline_operations"] / row["operations"]
         reached = [
@@ -201,7 +201,7 @@ def print_row(row: dict) -> None:
             MEASURES[row["measure"]],
             f"{row['ratio']:.2f} ({row['lowest']:.2f} to {row['highest']:.2f})",
             f"{allowed:.2f}",
-            f"{row['ours']:,.1f} / {row['baseline_']:,.1f}",
+            f"{row['ours']:,.1f} / {row['theirs']:,.1f}",
             f"{reached[0]:.0f}% / {reached[1]:.0f}% of {row['matrix_rate'] / 1e9:.0f} GFLOP/s",
         ]
     print("| " + " | ".join(cells) + " |", flush=True)

@@ -62,6 +62,7 @@ class Workload:
     ) -> None:
         from fairseq import options, tasks
         from fairseq.dataclass.utils import convert_namespace_to_omegaconf
+        from fairseq.optim.adam import Adam
 
         from fairseq_attn_zoo.models.sizes import size_flags
 
@@ -77,7 +78,7 @@ class Workload:
             dictionary.add_symbol(f"<filler {number}>")
         torch.manual_seed(1)
         self.model = self.task.build_model(config.model).to(DEVICE)
-        self.optimizer = torch.optim.Adam(self.model.parameters(), lr=1e-3)
+        self.optimizer = Adam(self.model.parameters(), lr=1e-3)
         for split in ("train", "test"):
             self.task.load_dataset(split)
             if source_words:
@@ -165,6 +166,8 @@ def joined(dataset, low: int, high: int):
             pairs.append((source, target))
         if len(source) >= low:
             source, target = [], []
+    if not pairs:
+        sys.exit(f"speed: no source of {low} to {high} words can be joined of this data; try another --sources")
     ends = dataset.src_dict.eos(), dataset.tgt_dict.eos()
     sources, targets = (
         [torch.tensor([*sentence, end]) for sentence in side]

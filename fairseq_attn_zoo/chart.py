@@ -120,6 +120,7 @@ class DeductionUnits(nn.Module):
                 keep,
                 scale,
                 self.relu_after_sum,
+                torch.is_grad_enabled(),  # asked here: inside of an autograd function it is always off
             )
         return Chart(cells, splits, outside)
 
@@ -178,7 +179,23 @@ class FillChart(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx, words, outside, w1, b1, w2_left, b2, w2_right, w3, b3, w4_left, b4, w4_right, keep, scale, relu_after_sum
+        ctx,
+        words,
+        outside,
+        w1,
+        b1,
+        w2_left,
+        b2,
+        w2_right,
+        w3,
+        b3,
+        w4_left,
+        b4,
+        w4_right,
+        keep,
+        scale,
+        relu_after_sum,
+        keeps,
     ):
         batch, width, size = words.shape
         half = size // 2
@@ -194,7 +211,6 @@ class FillChart(torch.autograd.Function):
         w3_sum, w4_left_sum, w4_right_sum = w3.sum(0), w4_left.sum(0), w4_right.sum(0)
         bias = b3 + b4
         # f(CNN1 h) of every cell and the winning units' hidden layers are kept for the backward pass, if there is one.
-        keeps = any(ctx.needs_input_grad)
         words_end = width * batch
         reduced = words.new_empty(len(cells) if keeps else words_end, half)
         hidden = words.new_empty(len(cells) - words_end if keeps else words_end, half)
@@ -308,6 +324,7 @@ class FillChart(torch.autograd.Function):
             grad_w4_left,
             of_bias,
             grad_w4_right,
+            None,
             None,
             None,
             None,

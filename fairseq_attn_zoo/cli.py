@@ -1,12 +1,12 @@
 """The command line of the package: translate, trace, plot, align, aer, doctor.
 
-fairseq and PyTorch are imported by the commands that need them, so that ``--help`` and ``aer`` take no time.
+The package itself imports fairseq where it is installed; what only some commands need is imported by these.
 """
 
 import argparse
 import sys
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import IO
 
@@ -39,8 +39,9 @@ def build_parser() -> argparse.ArgumentParser:
         "translate",
         formatter_class=defaults,
         help="raw text in, raw text out",
-        description="Translate a text, a sentence a line: N lines in, N lines out, in order (an empty line stays empty). "
-        "With --nbest K there are K lines for each, and with --scores each line begins with its score and a tab.",
+        description="Translate a text, a sentence a line: N lines in, N lines out, in order. An empty line stays empty; so "
+        "does a sentence that is longer than the model's maximum, and standard error names it. With --nbest K there are K "
+        "lines for each, and with --scores each line begins with its score and a tab (-inf where there is no translation).",
     )
     add_model(translate)
     add_text(translate)
@@ -54,6 +55,9 @@ def build_parser() -> argparse.ArgumentParser:
         metavar="DICTIONARY",
         help="put for each unknown word the source word that it attends to most, or that word's translation in a file of "
         "lines 'source target'",
+    )
+    translate.add_argument(
+        "--buffer-size", type=positive, default=1000, metavar="N", help="lines read before the first answer"
     )
     translate.set_defaults(run=run_translate)
 
@@ -152,18 +156,22 @@ def add_search(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("beam search")
     group.add_argument("--beam", type=positive, default=5, metavar="N", help="hypotheses kept")
     group.add_argument("--lenpen", type=float, default=1.0, help="scores are divided by length to this power")
-    group.add_argument("--max-len-a", type=float, default=0.0, help="at most a x source words + b words")
+    group.add_argument("--max-len-a", type=not_negative, default=0.0, help="at most a x source words + b words")
     group.add_argument("--max-len-b", type=positive, default=200, help="at most a x source words + b words")
     group.add_argument("--batch-size", type=positive, default=64, metavar="N", help="sentences at once")
-    group.add_argument(
-        "--buffer-size", type=positive, default=1000, metavar="N", help="lines read before the first answer"
-    )
 
 
 def positive(text: str) -> int:
     value = int(text)
     if value < 1:
         raise argparse.ArgumentTypeError(f"{value} is below 1")
+    return value
+
+
+def not_negative(text: str) -> float:
+    value = float(text)
+    if not value >= 0:
+        raise argparse.ArgumentTypeError(f"{value} is negative")
     return value
 
 
@@ -179,35 +187,45 @@ def run_translate(options: argparse.Namespace) -> None:
         raise ValueError(f"--replace-unk reads attention, which {translator.architecture} does not have; leave it out")
     unknown = translator.task.target_dictionary.unk_string()
     with lines_in(options.input) as lines, output(options.output) as file:
-        for hypotheses in translator.translate(lines, options.buffer_size):
+        for hypotheses in translator.translate(lines, options.buffer_size, report):
             for place in range(options.nbest):
-                if place >= len(hypotheses):
-                    print("", file=file)
-                    continue
-                found = hypotheses[place]
-                text = found.text
-                if options.replace_unk is not None and unknown in found.tokens:
-                    text = translator.pipeline.decode(" ".join(without_unknown(found, unknown, lexicon)))
-                print(f"{found.score:.4f}\t{text}" if options.scores else text, file=file)
+                score, text = float("-inf"), ""
+                if place < len(hypotheses):
+                    found = hypotheses[place]
+                    score, text = found.score, found.text
+                    if options.replace_unk is not None and unknown in found.tokens:
+                        tokens = without_unknown(found, unknown, lexicon, scheme_of(options.bpe))
+                        text = translator.pipeline.decode(" ".join(tokens))
+                print(f"{score:.4f}\t{text}" if options.scores else text, file=file)
             file.flush()
 
 
-def without_unknown(found, unknown: str, lexicon: dict[str, str]) -> list[str]:
+def report(message: str) -> None:
+    print(f"fairseq-attn-zoo translate: {message}; its line stays empty", file=sys.stderr)
+
+
+def without_unknown(found, unknown: str, lexicon: dict[str, str], scheme: str | None = None) -> list[str]:
     """The tokens of a hypothesis, each unknown one replaced through the source word with its largest weight."""
+    source = join_subwords(found.source, scheme)
     words = []
     for place, token in enumerate(found.tokens):
         if token == unknown and found.source:
-            source = found.source[int(found.alignment[place, : len(found.source)].argmax())]
-            token = lexicon.get(source, source)
+            word = source.texts[source.of_subword[int(found.alignment[place, : len(found.source)].argmax())]]
+            token = lexicon.get(word, word)
         words.append(token)
     return words
+
+
+def scheme_of(bpe: str | None) -> str | None:
+    """How the subwords of ``--bpe`` are written; None where it is not known."""
+    return {"fastbpe": "subword_nmt"}.get(bpe or "", bpe if bpe in SCHEMES else None)
 
 
 def read_lexicon(path: str) -> dict[str, str]:
     """Lines of ``source target``, separated by a blank or a tab; the first translation of a word counts."""
     lexicon: dict[str, str] = {}
-    for number, line in enumerate(Path(path).read_text(encoding="utf-8").removesuffix("\n").split("\n"), start=1):
-        parts = line.split(maxsplit=1)
+    for number, line in enumerate(read_lines(Path(path)), start=1):
+        parts = line.strip().split(maxsplit=1)
         if len(parts) != 2:
             raise ValueError(f"{path}, line {number}: expected 'source target', found {line!r}")
         lexicon.setdefault(*parts)
@@ -216,23 +234,33 @@ def read_lexicon(path: str) -> dict[str, str]:
 
 def run_trace(options: argparse.Namespace) -> None:
     translator = load(options)
-    with lines_in(options.input) as lines:
-        sentences = list(lines)
-    targets = None if options.target is None else read_lines(options.target)
+    sentences, traces = read_traces(options, translator)
     options.folder.mkdir(parents=True, exist_ok=True)
-    digits = max(4, len(str(len(sentences))))
+    digits = max(4, len(str(sentences)))
     with (options.folder / "alignments.nematus").open("w", encoding="utf-8") as file, output(options.output) as names:
-        for number, trace in enumerate(translator.trace(sentences, targets)):
+        for number, trace in enumerate(traces):
             for ending in (".npz", ".json"):
                 path = trace.save(options.folder / f"{number:0{digits}d}{ending}")
             print(trace.nematus(number), file=file)
             print(path.with_suffix(""), " ".join(trace.target[:-1]), sep="\t", file=names)
 
 
+def read_traces(options: argparse.Namespace, translator) -> tuple[int, Iterator]:
+    """How many sentences there are, and their traces. What is wrong is said here, before a file is opened for writing."""
+    with lines_in(options.input) as lines:
+        sentences = list(lines)
+    targets = None if options.target is None else read_lines(options.target)
+    return len(sentences), translator.trace(sentences, targets)
+
+
 def run_plot(options: argparse.Namespace) -> None:
     from .inspect.plot import figures, page, save_chart
     from .inspect.trace import Trace
 
+    stems = [path.stem for path in options.traces]
+    twice = sorted({stem for stem in stems if stems.count(stem) > 1})
+    if twice:
+        raise ValueError(f"two traces are named {twice[0]}, and so would be their figures; draw them into two folders")
     for path in options.traces:
         trace = Trace.load(path)
         for ending in options.format:
@@ -244,22 +272,23 @@ def run_plot(options: argparse.Namespace) -> None:
 
 
 def run_align(options: argparse.Namespace) -> None:
+    scheme = scheme_of(options.bpe)
+    if options.bpe is not None and scheme is None:
+        raise ValueError(
+            f"the words of --bpe {options.bpe} cannot be told; align knows {', '.join(SCHEMES)} and fastbpe"
+        )
     translator = load(options)
-    scheme = options.bpe if options.bpe in SCHEMES else None
-    with lines_in(options.input) as lines:
-        sentences = list(lines)
-    targets = None if options.target is None else read_lines(options.target)
-    kept = None if options.translations is None else options.translations.open("w", encoding="utf-8")
-    with output(options.output) as file:
-        for trace in translator.trace(sentences, targets):
+    _, traces = read_traces(options, translator)
+    with ExitStack() as files:
+        file = files.enter_context(output(options.output))
+        kept = None if options.translations is None else files.enter_context(output(options.translations))
+        for trace in traces:
             source, target = (join_subwords(side[:-1], scheme) for side in (trace.source, trace.target))
             weights = word_weights(trace.alignment[:-1], source, target)
             links = links_of(weights, len(source.texts), options.null)
             print(" ".join(f"{i}-{j}" for i, j in links), file=file)
             if kept is not None:
                 print(" ".join(target.texts), file=kept)
-    if kept is not None:
-        kept.close()
 
 
 def run_aer(options: argparse.Namespace) -> None:
@@ -295,10 +324,13 @@ def load(options: argparse.Namespace):
     warnings.simplefilter("ignore", FutureWarning)
     from .inspect.translator import Search, Translator
 
+    keep_inputs(options)
     try:
         overrides = ast.literal_eval(options.model_overrides)
     except (ValueError, SyntaxError):
-        raise ValueError(f"--model-overrides {options.model_overrides!r} is no dictionary like {{'beam': 5}}") from None
+        overrides = None
+    if not isinstance(overrides, dict):
+        raise ValueError(f"--model-overrides {options.model_overrides!r} is no dictionary like {{'source_hops': 3}}")
     search = Search(
         beam=options.beam,
         nbest=getattr(options, "nbest", 1),
@@ -319,14 +351,27 @@ def load(options: argparse.Namespace):
     )
 
 
+def keep_inputs(options: argparse.Namespace) -> None:
+    """Refuse to write over what is read."""
+    read = [path for path in (options.input, getattr(options, "target", None)) if path is not None]
+    for flag in ("output", "translations"):
+        path = getattr(options, flag, None)
+        if path is not None and path.exists() and any(one.exists() and path.samefile(one) for one in read):
+            raise ValueError(f"--{flag} {path} would write over the text that is read; name another file")
+
+
 @contextmanager
 def lines_in(path: Path | None) -> Iterator[Iterable[str]]:
-    """The lines of a file or of standard input. Only a line feed ends a line, and bytes that are no UTF-8 become �."""
+    """The lines of a file or of standard input.
+
+    Only a line feed ends a line, bytes that are no UTF-8 become �, and a byte order mark is dropped.
+    """
     if path is None:
-        sys.stdin.reconfigure(encoding="utf-8", errors="replace", newline="\n")  # type: ignore[union-attr]
+        if hasattr(sys.stdin, "reconfigure"):  # not so in a notebook
+            sys.stdin.reconfigure(encoding="utf-8-sig", errors="replace", newline="\n")
         yield (line.removesuffix("\n").removesuffix("\r") for line in sys.stdin)
         return
-    with path.open(encoding="utf-8", errors="replace", newline="\n") as file:
+    with path.open(encoding="utf-8-sig", errors="replace", newline="\n") as file:
         yield (line.removesuffix("\n").removesuffix("\r") for line in file)
 
 
@@ -339,7 +384,8 @@ def read_lines(path: Path) -> list[str]:
 def output(path: Path | None) -> Iterator[IO[str]]:
     """A file to write lines to, or standard output."""
     if path is None:
-        sys.stdout.reconfigure(encoding="utf-8", newline="\n")  # type: ignore[union-attr]
+        if hasattr(sys.stdout, "reconfigure"):
+            sys.stdout.reconfigure(encoding="utf-8", newline="\n")
         yield sys.stdout
         return
     with path.open("w", encoding="utf-8", newline="\n") as file:

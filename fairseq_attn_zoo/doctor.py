@@ -8,7 +8,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import NamedTuple
 
-DISTRIBUTIONS = ("torch", "fairseq-fixed", "hydra-core", "omegaconf", "numpy", "sacrebleu", "altair")
+DISTRIBUTIONS = ("torch", "fairseq-fixed", "hydra-core", "omegaconf", "numpy")  # where nothing says what is needed
 
 
 class Check(NamedTuple):
@@ -38,11 +38,12 @@ def versions() -> Iterator[Check]:
     from packaging.requirements import Requirement
 
     try:
-        wanted = {need.name: need.specifier for need in map(Requirement, requires("fairseq_attn_zoo") or [])}
+        needs = map(Requirement, requires("fairseq_attn_zoo") or [])
+        wanted = {need.name: need.specifier for need in needs if need.marker is None}  # those of extras have a marker
     except PackageNotFoundError:
         wanted = {}
         yield Check(True, "fairseq_attn_zoo is not installed but used from its folder: versions are not compared")
-    for name in DISTRIBUTIONS:
+    for name in wanted or DISTRIBUTIONS:
         try:
             found = version(name)
         except PackageNotFoundError:

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
-from commands import read_lines, write_lines
+from commands import LONGEST, read_lines, write_lines
 from zoo import dictionary, random_batch, tiny_model, variant_name, variants
 
 from fairseq_attn_zoo.cli import main, read_lexicon, without_unknown
@@ -90,8 +90,10 @@ def test_what_cannot_be_traced_is_refused_in_a_line():
         list(model.trace(["w1"], ["w1"]))
     with pytest.raises(ValueError, match="gru_rnnencdec has no attention"):
         list(translator("gru_rnnencdec").trace(["w1"], ["w1"]))
-    with pytest.raises(ValueError, match="61 tokens is longer than the model's maximum of 50"):
-        list(translator("gru_rnnsearch").trace(["w1 " * 60], ["w1"]))
+    with pytest.raises(
+        ValueError, match="sentence 2: a sentence of 61 tokens is longer than the model's maximum of 50"
+    ):
+        translator("gru_rnnsearch").trace(["w1", "w1 " * 60], ["w1", "w2"])  # before the first trace is asked for
 
 
 @pytest.mark.parametrize("name", ["lstm_cky_attention", "lstm_memnet_hops", "lstm_fine_grained"])
@@ -113,11 +115,27 @@ def test_a_saved_trace_comes_back(tmp_path, name, ending):
         np.testing.assert_array_equal(again.splits, trace.splits)
 
 
-def test_a_file_that_is_no_trace_is_named(tmp_path):
+@pytest.mark.parametrize("text", ["{}", '{"weights": [], "splits": null}', ""])
+def test_a_file_that_is_no_trace_is_named(tmp_path, text):
     path = tmp_path / "other.json"
-    path.write_text("{}")
+    path.write_text(text)
     with pytest.raises(ValueError, match=r"other\.json is not a trace"):
         Trace.load(path)
+
+
+@pytest.mark.parametrize("kept", [0, 200])
+def test_a_trace_that_was_cut_off_is_named(tmp_path, kept):
+    (trace,) = translator("gru_rnnsearch").trace(["w1"], ["w2"])
+    path = trace.save(tmp_path / "trace.npz")
+    path.write_bytes(path.read_bytes()[:kept])
+    with pytest.raises(ValueError, match=r"trace\.npz is not a trace"):
+        Trace.load(path)
+
+
+def test_each_language_has_its_own_tokenizer():
+    pipeline = TextPipeline("moses", source_language="de", target_language="en")
+    assert pipeline.encode_target("don't") == TextPipeline("moses", source_language="en").encode("don't")
+    assert pipeline.encode("don't") != pipeline.encode_target("don't")
 
 
 def test_the_format_of_nematus():
@@ -163,16 +181,33 @@ def test_as_many_lines_come_out_as_go_in_and_in_order(command, pieces, tmp_path,
     alone = tmp_path / "alone"
     write_lines(tmp_path / "in", lines)
     command("translate", "--input", tmp_path / "in", "--output", alone)
-    odd = [lines[0], "", lines[1], "   ", "\u2028", lines[2].replace(" ", "\u2028"), *lines[3:], "\0", "�"]
-    text = "\n".join(odd).encode() + b" \xff\xfe"  # no line feed at the end, and no UTF-8
+    odd = [
+        lines[0],
+        "",
+        lines[1],
+        "   ",
+        "\u2028",
+        lines[2].replace(" ", "\u2028"),
+        *lines[3:],
+        "a " * LONGEST,
+        "\0",
+        "�",
+    ]
+    text = b"\xef\xbb\xbf" + "\n".join(odd).encode() + b" \xff\xfe"  # no line feed at the end, and no UTF-8
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(text)))
     assert command("translate", "--buffer-size", 2, "--batch-size", 2) == 0
-    found = capsys.readouterr().out.split("\n")
+    printed = capsys.readouterr()
+    found = printed.out.split("\n")
     assert found.pop() == ""
+    assert printed.err.count("\n") == 1
+    assert (
+        f"sentence 10: a sentence of {LONGEST + 1} tokens is longer than the model's maximum of {LONGEST}"
+        in printed.err
+    )
     assert len(found) == len(odd)
     expected = read_lines(alone)
     assert [found[0], found[2], *found[5:9]] == expected
-    assert found[1] == found[3] == found[4] == ""
+    assert found[1] == found[3] == found[4] == found[9] == ""
 
 
 def test_alignments_are_those_of_fairseqs_scorer(command, generated, pieces, tmp_path):
@@ -209,12 +244,14 @@ def test_traces_of_a_text_become_files(command, pieces, tmp_path, capsys):
 
 
 def test_unknown_words_take_what_they_attend_to(tmp_path):
-    write_lines(tmp_path / "lexicon", ["haus house", "haus home", "zug\ttrain"])
+    write_lines(tmp_path / "lexicon", ["haus house", "haus home\r", "zug\ttrain\r"])
     lexicon = read_lexicon(str(tmp_path / "lexicon"))
     assert lexicon == {"haus": "house", "zug": "train"}
     weights = np.array([[0.1, 0.2, 0.7], [0.6, 0.3, 0.1], [0, 0, 1.0]])
     found = Hypothesis("", ["<unk>", "<unk>"], 0.0, weights, ["haus", "okapi"])
     assert without_unknown(found, "<unk>", lexicon) == ["okapi", "house"]
+    split = found._replace(source=["ha@@", "us"], tokens=["<unk>"])
+    assert without_unknown(split, "<unk>", lexicon, "subword_nmt") == ["house"]
     write_lines(tmp_path / "lexicon", ["haus"])
     with pytest.raises(ValueError, match="lexicon, line 1: expected 'source target'"):
         read_lexicon(str(tmp_path / "lexicon"))
@@ -230,6 +267,10 @@ def test_unknown_words_take_what_they_attend_to(tmp_path):
         (("--input", "nowhere.txt"), "No such file or directory: 'nowhere.txt'"),
         (("--nbest", "9"), "--nbest 9 needs a --beam as large; it is 5"),
         (("--model-overrides", "beam"), "--model-overrides 'beam' is no dictionary"),
+        (("--model-overrides", "[1]"), "--model-overrides '[1]' is no dictionary"),
+        (("--model-overrides", "{'attention_dim': 9}"), "does not fit the data folder or the overrides"),
+        (("--path", __file__), "test_inspect.py"),
+        (("--bpe", "gpt2", "--bpe-codes", __file__), "--bpe gpt2 does not read it"),
     ],
 )
 def test_a_mistake_gets_one_line(command, capsys, flags, message):
@@ -238,6 +279,26 @@ def test_a_mistake_gets_one_line(command, capsys, flags, message):
     assert len(errors) == 1
     assert errors[0].startswith("fairseq-attn-zoo translate: ")
     assert message in errors[0]
+
+
+def test_a_strangers_checkpoint_is_no_traceback(tmp_path, capsys):
+    torch.save({"a": 1}, tmp_path / "other.pt")
+    assert main(["translate", "--path", str(tmp_path / "other.pt")]) == 2
+    assert "is no checkpoint of a translation model" in capsys.readouterr().err
+
+
+def test_no_text_is_written_over(command, corpus, pieces, tmp_path, capsys):
+    text = tmp_path / "text"
+    write_lines(text, read_lines(pieces / "test.en")[:2])
+    before = text.read_bytes()
+    for name, flag in (("translate", "--output"), ("align", "--output"), ("align", "--translations")):
+        assert command(name, "--input", text, flag, text) == 2
+        assert f"{flag} {text} would write over the text" in capsys.readouterr().err
+    assert text.read_bytes() == before
+    write_lines(tmp_path / "short", ["one"])
+    write_lines(tmp_path / "links", ["0-0"])
+    assert command("align", "--input", text, "--target", tmp_path / "short", "--output", tmp_path / "links") == 2
+    assert read_lines(tmp_path / "links") == ["0-0"]
 
 
 def test_aer_of_two_files(tmp_path, capsys):

@@ -15,6 +15,7 @@ from fairseq_attn_zoo.inspect.plot import (  # noqa: E402
     attention_chart,
     characters_without_font,
     figures,
+    most_peaked,
     page,
     save_chart,
     tree_chart,
@@ -196,6 +197,20 @@ def test_the_page_holds_everything_and_loads_nothing(tmp_path, mechanism):
     assert "猫" in html or "\\u732b" in html
 
 
+def test_words_that_no_picture_or_script_can_hold_do_no_harm(tmp_path):
+    found = trace(**MECHANISMS["chart"])
+    found.source[0], found.target[0] = "\x01\0", "</script><b>x"
+    for name, chart in figures(found).items():
+        assert "\x01" not in save_chart(chart, tmp_path / f"{name}.svg").read_text(encoding="utf-8")
+    html = save_chart(page(found), tmp_path / "page.html").read_text(encoding="utf-8")
+    assert html.count("</script>") == html.count("<script")
+    assert "<\\/script><b>x" in html
+
+
+def test_of_very_many_dimensions_the_most_peaked_are_drawn():
+    assert most_peaked(np.array([[[0.1, 0.9, 0.2, 0.8]], [[0.5, 0.1, 0.1, 0.1]]]), 3) == [0, 1, 3]
+
+
 def test_the_command_draws_traces(tmp_path, capsys):
     path = trace(**MECHANISMS["chart"]).save(tmp_path / "0007.npz")
     assert main(["plot", str(path), "--folder", str(tmp_path / "figures"), "--format", "svg", "html"]) == 0
@@ -204,3 +219,5 @@ def test_the_command_draws_traces(tmp_path, capsys):
     assert sorted(printed) == sorted(file.name for file in (tmp_path / "figures").iterdir())
     assert main(["plot", str(tmp_path / "nothing.npz"), "--folder", str(tmp_path)]) == 2
     assert "nothing.npz" in capsys.readouterr().err
+    assert main(["plot", str(path), str(path.with_suffix(".json")), "--folder", str(tmp_path)]) == 2
+    assert "two traces are named 0007" in capsys.readouterr().err

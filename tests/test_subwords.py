@@ -27,6 +27,13 @@ def test_a_sentence_may_end_within_a_word_and_begin_without_its_sign():
     assert join_subwords(["a", "▁b"], "sentencepiece") == (["a", "b"], [0, 1])
 
 
+def test_a_lone_sign_of_sentencepiece_belongs_to_the_piece_after_it():
+    assert join_subwords(["▁", "the", "▁dog", "▁", "▁cat", "<unk>"], "sentencepiece") == (
+        ["the", "dog", "cat", "<unk>"],
+        [0, 0, 1, 2, 2, 3],
+    )
+
+
 def test_another_scheme_is_refused():
     with pytest.raises(ValueError, match="'morfessor'; there are subword_nmt, sentencepiece"):
         join_subwords(["a"], "morfessor")

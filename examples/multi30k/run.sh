@@ -5,8 +5,8 @@
 #   FLAGS="..."                further flags of fairseq-train, e.g. FLAGS="--attention-score general"
 #   DATA=                      folder with the raw files (or with raw/ in it); downloaded when empty
 #   SOURCE=de TARGET=en        direction
-#   SIZE=256 DROPOUT=0.3       width of embeddings and layers, and dropout
-#   LR=0.001                   Adam's learning rate; halved before each epoch of the last third
+#   SIZE=256 DROPOUT=0.4       width of embeddings and layers, and dropout
+#   LR=0.002                   Adam's learning rate; halved before each epoch of the last third
 #   EPOCHS=10 MAX_TOKENS=1000  budget: epochs, and tokens in a batch
 #   SEED=1 BEAM=5              seed; beam on the test set (development BLEU, once an epoch, is greedy)
 #   KEEP_CASE=                 set to 1 to keep upper case
@@ -19,7 +19,7 @@ here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 . "$here/../lib.sh"
 
 ARCH=${ARCH:-gru_rnnsearch} FLAGS=${FLAGS:-} DATA=${DATA:-} SOURCE=${SOURCE:-de} TARGET=${TARGET:-en}
-SIZE=${SIZE:-256} DROPOUT=${DROPOUT:-0.3} LR=${LR:-0.001} EPOCHS=${EPOCHS:-10} MAX_TOKENS=${MAX_TOKENS:-1000}
+SIZE=${SIZE:-256} DROPOUT=${DROPOUT:-0.4} LR=${LR:-0.002} EPOCHS=${EPOCHS:-10} MAX_TOKENS=${MAX_TOKENS:-1000}
 SEED=${SEED:-1} BEAM=${BEAM:-5} KEEP_CASE=${KEEP_CASE:-} OUT=${OUT:-$root/build/multi30k}
 corpus=$OUT/$SOURCE-$TARGET${KEEP_CASE:+-cased}
 text=$corpus/text binary=$corpus/data model=$(model_folder "$corpus" "$EPOCHS")

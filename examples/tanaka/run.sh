@@ -7,9 +7,9 @@
 #   DATA=                      folder with train, dev and test (.en, .ja), tokenised; downloaded when empty
 #   SOURCE=en TARGET=ja        direction
 #   SIZE=256 DROPOUT=0.2       width of embeddings and layers, and dropout
-#   LR=0.003                   Adam's learning rate; constant for 70% of the updates, then down to a twentieth
-#   UPDATES=1000               budget: batches (665 are an epoch)
-#   MAX_TOKENS=1000            tokens in a batch
+#   LR=0.002                   Adam's learning rate; constant for 70% of the updates, then down to a twentieth
+#   UPDATES=4000               budget: batches (1,415 are an epoch)
+#   MAX_TOKENS=500             tokens in a batch
 #   SEED=1 BEAM=10             seed; beam on the test set (development BLEU, once an epoch, is greedy)
 #   THRESHOLD=3                words seen less often than this are <unk>
 #   OUT=build/tanaka           where everything is written
@@ -21,7 +21,7 @@ here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 . "$here/../lib.sh"
 
 ARCH=${ARCH:-lstm_kv_attention} FLAGS=${FLAGS:-} DATA=${DATA:-} SOURCE=${SOURCE:-en} TARGET=${TARGET:-ja}
-SIZE=${SIZE:-256} DROPOUT=${DROPOUT:-0.2} LR=${LR:-0.003} UPDATES=${UPDATES:-1000} MAX_TOKENS=${MAX_TOKENS:-1000}
+SIZE=${SIZE:-256} DROPOUT=${DROPOUT:-0.2} LR=${LR:-0.002} UPDATES=${UPDATES:-4000} MAX_TOKENS=${MAX_TOKENS:-500}
 SEED=${SEED:-1} BEAM=${BEAM:-10} THRESHOLD=${THRESHOLD:-3} OUT=${OUT:-$root/build/tanaka}
 corpus=$OUT/$SOURCE-$TARGET-threshold$THRESHOLD
 binary=$corpus/data model=$(model_folder "$corpus" "$UPDATES")

@@ -15,6 +15,7 @@ import json
 import re
 import warnings
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from html import unescape
 from pathlib import Path
 from typing import Literal
@@ -57,7 +58,8 @@ def attention_chart(
     Raises:
         ValueError: the weights are not T x S, T or S is 0, or a weight is no number between 0 and 1.
     """
-    return _matrix(weights, source_tokens, target_tokens, title).properties(background="white")
+    tokens = _showable(source_tokens), _showable(target_tokens)
+    return _matrix(weights, *tokens, title).properties(background="white")
 
 
 def _matrix(
@@ -102,6 +104,7 @@ def figures(trace: Trace) -> dict[str, alt.TopLevelMixin]:
     - ``chart``: for each target word the weights of all spans, by first word and length, and ``tree``, the winning tree
       (Watanabe 2017)
     """
+    trace = replace(trace, source=_showable(trace.source), target=_showable(trace.target))
     found: dict[str, alt.TopLevelMixin] = {"matrix": attention_chart(trace.alignment, trace.source, trace.target)}
     if "source_hops" in trace.weights:
         found["hops"] = hops_chart(trace)
@@ -127,8 +130,12 @@ def hops_chart(trace: Trace) -> alt.TopLevelMixin:
 
 
 def dimensions_chart(trace: Trace) -> alt.TopLevelMixin:
-    """For each target word a panel: source words down, dimensions across; white is the largest weight of all."""
+    """For each target word a panel: source words down, dimensions across; white is the largest weight of all.
+
+    Of more than 256 dimensions those are drawn that hold the largest single weights.
+    """
     weights = trace.weights["source_dimensions"]
+    weights = weights[:, :, most_peaked(weights, 256)]
     panels = []
     for row, word in enumerate(trace.target):
         cells = [
@@ -147,6 +154,12 @@ def dimensions_chart(trace: Trace) -> alt.TopLevelMixin:
             .properties(width=2 * weights.shape[2], height=alt.Step(CELL_SIZE), **_title(word))
         )
     return alt.concat(*panels, columns=2).properties(background="white")
+
+
+def most_peaked(weights: np.ndarray, most: int) -> list[int]:
+    """The dimensions (of T x S x d) that hold the largest single weights, at most so many, in their own order."""
+    largest = weights.max(axis=(0, 1))
+    return sorted(np.argsort(-largest, kind="stable")[:most].tolist())
 
 
 def spans_chart(trace: Trace) -> alt.TopLevelMixin:
@@ -170,7 +183,7 @@ def tree_chart(splits: ArrayLike, words: Sequence[str], title: str | None = None
     Raises:
         ValueError: the splits are not of so many words
     """
-    table = np.asarray(splits, dtype=int)
+    table, words = np.asarray(splits, dtype=int), _showable(words)
     if table.shape != (len(words), len(words)) or not words:
         raise ValueError(f"splits of shape {table.shape} for {len(words)} words: need words x words, at least 1")
     across: dict[tuple[int, int], float] = {}  # (first word, length) -> where the node stands
@@ -211,8 +224,10 @@ def page(trace: Trace) -> alt.TopLevelMixin:
     """A figure to explore; save it as .html.
 
     The word of the translation under the pointer shows what it attended to: a bar for each position, of the hop, dimension
-    or softmax that the menu picks, and, of a CKY chart, every span.
+    or softmax that the menu picks, and, of a CKY chart, every span. Of more than 64 dimensions the menu has those that hold
+    the largest single weights.
     """
+    trace = replace(trace, source=_showable(trace.source), target=_showable(trace.target))
     layers = dict(_layers(trace))
     names = list(layers)
     rows = [
@@ -272,7 +287,12 @@ def save_chart(chart: alt.TopLevelMixin, path: str | Path) -> Path:
         raise ValueError(f"cannot save a chart as {path.name!r}: the name must end in {', '.join(ENDINGS)}")
     path.parent.mkdir(parents=True, exist_ok=True)
     if ending == ".html":
-        chart.save(str(path), format="html", inline=True)
+        html = io.StringIO()
+        chart.save(html, format="html", inline=True)
+        page, mark, rest = html.getvalue().rpartition("const spec = ")
+        specification, end, rest = rest.partition(";\n")
+        # A word may be "</script>": within a script's strings the slash can be escaped.
+        path.write_text(page + mark + specification.replace("</", "<\\/") + end + rest, encoding="utf-8")
         return path
     drawing = io.StringIO()
     chart.save(drawing, format="svg")
@@ -312,7 +332,7 @@ def _layers(trace: Trace) -> Iterator[tuple[str, tuple[Sequence[str], np.ndarray
             yield "words, in the joint softmax", (words, weights)
         elif weights.ndim == 3 and kind != "chart":
             singular = {"hops": "hop", "dimensions": "dimension"}[kind]
-            for number in range(weights.shape[2]):
+            for number in most_peaked(weights, 64) if kind == "dimensions" else range(weights.shape[2]):
                 yield f"{side} {singular} {number + 1}", (words, weights[:, :, number])
 
 
@@ -352,6 +372,11 @@ def _grey(largest: float = 1.0) -> alt.Color:
         scale=alt.Scale(domain=[0, largest], range=["black", "white"], interpolate="rgb", clamp=True),
         legend=alt.Legend(title="weight", values=[0, largest / 2, largest], format=".2~g"),
     )
+
+
+def _showable(words: Sequence[str]) -> list[str]:
+    """Words without the control characters that no picture can hold."""
+    return [re.sub(r"[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]", "�", word) for word in words]
 
 
 def _positions(tokens: Sequence[str]) -> alt.Scale:

@@ -37,7 +37,9 @@ def join_subwords(tokens: Sequence[str], scheme: str | None = None) -> Words:
         if scheme == "subword_nmt":
             text = token.removesuffix("@@")
         elif scheme == "sentencepiece":
-            joins = bool(texts) and not token.startswith("▁")
+            # A lone sign begins the word of the piece after it; what no piece stands for is a word.
+            begins = token.startswith("▁") or token == "<unk>"
+            joins = bool(texts) and (texts[-1] == "" or not begins)
             text = token.removeprefix("▁")
         if joins:
             texts[-1] += text

@@ -4,6 +4,7 @@ import json
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from zipfile import BadZipFile
 
 import numpy as np
 
@@ -71,7 +72,7 @@ class Trace:
             text["weights"] = {name: np.array(values) for name, values in text["weights"].items()}
             text["splits"] = None if text["splits"] is None else np.array(text["splits"])
             return cls(**{**text, "alignment": np.array(text["alignment"])})
-        except (KeyError, TypeError, ValueError) as error:
+        except (KeyError, TypeError, ValueError, AttributeError, EOFError, BadZipFile) as error:
             raise ValueError(f"{path} is not a trace of this package ({error})") from None
 
     def nematus(self, number: int) -> str:

@@ -1,7 +1,7 @@
 """A trained model, to ask: translate these sentences, force these translations, show what was attended to."""
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -38,6 +38,10 @@ class Sentence(NamedTuple):
     numbers: Tensor  # in the dictionary, </s> last
 
 
+NOTHING = Sentence([], torch.zeros(0, dtype=torch.long))
+TRACED_TOGETHER = 8  # sentences
+
+
 class TextPipeline:
     """What stands between raw text and tokens: fairseq's tokenizers and subwords by their names.
 
@@ -48,7 +52,7 @@ class TextPipeline:
         source_language, target_language: for the tokenizer
 
     Raises:
-        ValueError: if ``bpe`` needs codes and there are none
+        ValueError: if there is no such tokenizer or subword, if what it needs is not installed, or if ``codes`` are missing
     """
 
     def __init__(
@@ -60,34 +64,61 @@ class TextPipeline:
         target_language: str = "en",
     ) -> None:
         self.bpe_name = bpe
-        self.tokenizer = self.bpe = None
-        if tokenizer is not None:
-            settings = settings_of("tokenizer", tokenizer)
-            if hasattr(settings, "source_lang"):
-                settings.source_lang, settings.target_lang = source_language, target_language
-            self.tokenizer = encoders.TOKENIZER_REGISTRY[tokenizer](settings)
-        if bpe is not None:
-            settings = settings_of("bpe", bpe)
-            fields = {"subword_nmt": "bpe_codes", "sentencepiece": "sentencepiece_model"}
-            if bpe in fields:
-                if codes is None:
-                    raise ValueError(f"--bpe {bpe} needs --bpe-codes: the file that the training's subwords came from")
-                if not Path(codes).is_file():
-                    raise ValueError(f"there is no file {codes}; --bpe-codes is what the training's subwords came from")
-                setattr(settings, fields[bpe], str(codes))
-            self.bpe = encoders.BPE_REGISTRY[bpe](settings)
+        self.source_tokenizer = self.target_tokenizer = self.bpe = None
+        try:
+            if tokenizer is not None:
+                self.source_tokenizer, self.target_tokenizer = (
+                    build_tokenizer(tokenizer, language, target_language)
+                    for language in (source_language, target_language)
+                )
+            if bpe is not None:
+                self.bpe = build_bpe(bpe, codes)
+        except ImportError as error:
+            raise ValueError(f"{error}") from error
 
     def encode(self, text: str) -> str:
-        """Raw text as tokens with blanks between them."""
-        for step in (self.tokenizer, self.bpe):
+        """A raw source as tokens with blanks between them."""
+        return self.split(text, self.source_tokenizer)
+
+    def encode_target(self, text: str) -> str:
+        """A raw translation as tokens with blanks between them."""
+        return self.split(text, self.target_tokenizer)
+
+    def split(self, text: str, tokenizer: Any) -> str:
+        for step in (tokenizer, self.bpe):
             text = text if step is None else step.encode(text)
         return text
 
     def decode(self, tokens: str) -> str:
-        """The other way round."""
-        for step in (self.bpe, self.tokenizer):
+        """Tokens of a translation as raw text."""
+        for step in (self.bpe, self.target_tokenizer):
             tokens = tokens if step is None else step.decode(tokens)
         return tokens
+
+
+CODES = {"subword_nmt": "bpe_codes", "fastbpe": "bpe_codes", "sentencepiece": "sentencepiece_model"}
+
+
+def build_tokenizer(name: str, source_language: str, target_language: str) -> Any:
+    """fairseq's tokenizer, which encodes the one language and decodes the other."""
+    settings = settings_of("tokenizer", name)
+    if hasattr(settings, "source_lang"):
+        settings.source_lang, settings.target_lang = source_language, target_language
+    return encoders.TOKENIZER_REGISTRY[name](settings)
+
+
+def build_bpe(name: str, codes: str | Path | None) -> Any:
+    """fairseq's subwords."""
+    settings = settings_of("bpe", name)
+    if name in CODES:
+        if codes is None:
+            raise ValueError(f"--bpe {name} needs --bpe-codes: the file that the training's subwords came from")
+        if not Path(codes).is_file():
+            raise ValueError(f"there is no file {codes}; --bpe-codes is what the training's subwords came from")
+        setattr(settings, CODES[name], str(codes))
+    elif codes is not None:
+        raise ValueError(f"--bpe-codes is for {', '.join(CODES)}; --bpe {name} does not read it")
+    return encoders.BPE_REGISTRY[name](settings)
 
 
 def settings_of(kind: str, name: str) -> Any:
@@ -162,15 +193,22 @@ class Translator:
             overrides["data"] = str(data)
         try:
             models, config, task = checkpoint_utils.load_model_ensemble_and_task(paths, arg_overrides=overrides)
+            source_language, target_language = task.cfg.source_lang, task.cfg.target_lang
         except FileNotFoundError as error:
             raise ValueError(f"{error}; name the folder of fairseq-preprocess with the dictionaries") from error
+        except (RuntimeError, KeyError, AttributeError, TypeError) as error:
+            reason = " ".join(str(error).split())
+            raise ValueError(
+                f"{':'.join(paths)} is no checkpoint of a translation model, or does not fit the data folder or the "
+                f"overrides ({type(error).__name__}: {reason[:300]})"
+            ) from error
         device = "cuda" if torch.cuda.is_available() and not cpu else "cpu"
         for model in models:
             model.to(device).eval()
             model.prepare_for_inference_(config)
             if type(model) in ARCHITECTURES.values():
                 model.decoder.need_attn = model.decoder.network.has_attention
-        pipeline = TextPipeline(tokenizer, bpe, bpe_codes, task.cfg.source_lang, task.cfg.target_lang)
+        pipeline = TextPipeline(tokenizer, bpe, bpe_codes, source_language, target_language)
         return cls(models, task, config.model._name, pipeline, search or Search())
 
     @property
@@ -186,7 +224,9 @@ class Translator:
 
     # --- translating --------------------------------------------------------------------------------------------------
 
-    def translate(self, sentences: Iterable[str], together: int = 1000) -> Iterator[list[Hypothesis]]:
+    def translate(
+        self, sentences: Iterable[str], together: int = 1000, report: Callable[[str], None] | None = None
+    ) -> Iterator[list[Hypothesis]]:
         """Translate raw sentences: one list of ``search.nbest`` hypotheses for each, in order.
 
         A sentence without words has no hypotheses.
@@ -194,13 +234,21 @@ class Translator:
         Args:
             sentences: one string each, without line ends
             together: so many are read, sorted by length and translated in batches before the first is returned
+            report: is told of every sentence that is longer than the model's maximum, which then has no hypotheses
 
         Raises:
-            ValueError: if a sentence is longer than the model's maximum; the sentences before it are returned first
+            ValueError: if there is such a sentence and no ``report``; the sentences before it are returned first
         """
         block: list[Sentence] = []
-        for sentence in sentences:
-            block.append(self.encode_source(self.pipeline.encode(sentence)))
+        for number, sentence in enumerate(sentences, start=1):
+            try:
+                block.append(self.encode_source(self.pipeline.encode(sentence)))
+            except ValueError as error:
+                if report is None:
+                    yield from self.translate_block(block)
+                    raise ValueError(f"sentence {number}: {error}") from None
+                report(f"sentence {number}: {error}")
+                block.append(NOTHING)
             if len(block) == together:
                 yield from self.translate_block(block)
                 block = []
@@ -241,7 +289,7 @@ class Translator:
 
         Raises:
             ValueError: for an ensemble, for a model without attention or not of this package, if there are not as many
-                translations as sentences, or if a sentence has no words
+                translations as sentences, or if a sentence is longer than the model's maximum; all before the first trace
         """
         if len(self.models) > 1:
             raise ValueError("an ensemble has no weights of its own; name one checkpoint")
@@ -249,14 +297,24 @@ class Translator:
             raise ValueError(f"{self.architecture} has no attention of this package to show")
         if translations is not None and len(translations) != len(sentences):
             raise ValueError(f"{len(sentences)} sentences, but {len(translations)} translations; give one for each")
-        sources = [self.encode_source(self.pipeline.encode(sentence)) for sentence in sentences]
-        if translations is None:
-            found = self.translate_block(sources)
-            targets = [self.encode_target(" ".join(best[0].tokens if best else [])) for best in found]
-        else:
-            targets = [self.encode_target(self.pipeline.encode(translation)) for translation in translations]
-        for batch in batches(range(len(sources)), self.search.batch_size):
-            yield from self.force([sources[number] for number in batch], [targets[number] for number in batch])
+        sources = []
+        for number, sentence in enumerate(sentences, start=1):
+            try:
+                sources.append(self.encode_source(self.pipeline.encode(sentence)))
+            except ValueError as error:
+                raise ValueError(f"sentence {number}: {error}") from None
+        return self.traces(sources, translations)
+
+    def traces(self, sources: list[Sentence], translations: Sequence[str] | None) -> Iterator[Trace]:
+        """A trace for each source; a few at a time, as every weight is in memory at once."""
+        for block in batches(range(len(sources)), self.search.batch_size):
+            if translations is None:
+                found = self.translate_block([sources[number] for number in block])
+                targets = [self.encode_target(" ".join(best[0].tokens if best else [])) for best in found]
+            else:
+                targets = [self.encode_target(self.pipeline.encode_target(translations[number])) for number in block]
+            for few in batches(range(len(block)), TRACED_TOGETHER):
+                yield from self.force([sources[block[place]] for place in few], [targets[place] for place in few])
 
     @torch.no_grad()
     def force(self, sources: list[Sentence], targets: list[Sentence]) -> list[Trace]:
@@ -270,9 +328,10 @@ class Translator:
         first = torch.tensor([dictionary.eos()])
         before = [torch.cat([first, targets[number].numbers[:-1]]) for number in order]
         read = pad_sequence(before, True, dictionary.pad()).to(self.device)
-        logits, extra = model(**sample["net_input"], prev_output_tokens=read, need_trace=True)
+        encoded = model.encoder(**sample["net_input"])
+        logits, extra = model.decoder(read, encoder_out=encoded, need_trace=True)
         scores = utils.log_softmax(logits, dim=-1).gather(2, gold.unsqueeze(2)).squeeze(2)
-        splits = model.encoder(sample["net_input"]["src_tokens"])["sentences"].memory if self.is_cky else None
+        splits = encoded["sentences"].memory.splits if self.is_cky else None
         traces: list[Trace | None] = [None] * len(sources)
         for row, number in enumerate(order):
             source, target = sources[number], targets[number]
@@ -289,7 +348,7 @@ class Translator:
                 arrays[name] = of_row.float().cpu().numpy()
             alignment = extra["attn"][0][row, :words, -columns:].float().cpu().numpy()
             mean = float(scores[row, :words].mean()) / math.log(2)
-            winners, tree = (None, None) if splits is None else tree_of(splits.splits[row], [*source.tokens, end])
+            winners, tree = (None, None) if splits is None else tree_of(splits[row], [*source.tokens, end])
             traces[number] = Trace(
                 self.architecture,
                 [*source.tokens, end],
