@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
-from commands import USER_DIR, Sentence, Training, read_lines, run, tiny_model, train, translations, write_lines
+from commands import USER_DIR, Sentence, Training, quick_learner, read_lines, run, train, translations, write_lines
 
 # Name of a binarised subset -> number of its sentences. None is a multiple of 8, fairseq's default for the size of a
 # batch. The one sentence of test1 is the first of test; the one of test2 is longer than the tiny models read.
@@ -84,7 +84,7 @@ def trained(corpus, tmp_path_factory) -> Callable[[str], Training]:
         by_bleu = ("--eval-bleu", "--eval-bleu-args", '{"beam": 2, "max_len_b": 10}')
         by_bleu += ("--best-checkpoint-metric", "bleu", "--maximize-best-checkpoint-metric")
         records = ("--tensorboard-logdir", folder / "tensorboard")
-        return train(folder, corpus.data, *tiny_model(architecture), "--dropout", "0.1", *by_bleu, *records)
+        return train(folder, corpus.data, *quick_learner(architecture), "--dropout", "0.1", *by_bleu, *records)
 
     return get
 
