@@ -99,7 +99,7 @@ def quick_learner(architecture: str) -> list[str]:
     """The flags of a tiny model that learns in :data:`EPOCHS`, whatever the seed."""
     if architecture == "lstm_cky_attention":
         # At the others' learning rate its cells outgrow everything else (README, "Use"), and 16 units are too few.
-        wider = {name: 64 for name in ("encoder_embed_dim", "decoder_embed_dim", "encoder_hidden_size")}
+        wider = dict.fromkeys(("encoder_embed_dim", "decoder_embed_dim", "encoder_hidden_size"), 64)
         return [*tiny_model(architecture, **wider), "--lr", "0.005"]
     return tiny_model(architecture)
 
