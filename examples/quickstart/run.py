@@ -17,32 +17,17 @@ import argparse
 import hashlib
 import json
 import re
-import shlex
-import shutil
 import signal
-import subprocess
 import sys
 import warnings
-from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple
 
-ROOT = Path(__file__).resolve().parents[2]
-PACKAGE = ROOT / "fairseq_attn_zoo"
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from steps import ROOT, Hypotheses, StepFailed, call, folder_for, read_generated, read_tokens, whole_or_not_at_all  # noqa: E402
+
 SOURCE, TARGET = "en", "ja"
 BEAM = 5
-
-
-class StepFailed(Exception):
-    """A step cannot be finished; the message is the one line that the user sees."""
-
-
-class Hypotheses(NamedTuple):
-    """What fairseq-generate printed, sentence by sentence."""
-
-    sources: list[list[str]]
-    texts: list[list[str]]
-    alignments: list[str]  # fairseq's A- lines, empty without --print-alignment
 
 
 def main() -> None:
@@ -168,15 +153,6 @@ def print_done(path: Path) -> None:
     print(f"  done before: {path}", flush=True)
 
 
-def folder_for(arguments: argparse.Namespace, name: str, settings: dict) -> Path:
-    """A folder that belongs to these settings alone; they are written into it for whoever wonders."""
-    text = json.dumps(settings, indent=2, sort_keys=True)
-    folder = arguments.folder / f"{name}-{hashlib.sha256(text.encode()).hexdigest()[:8]}"
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / "settings.json").write_text(text + "\n", encoding="utf-8")
-    return folder
-
-
 def write_corpus(arguments: argparse.Namespace) -> Path:
     """Write the corpus; returns the folder of {train,valid,test}.{en,ja,align}."""
     from fairseq_attn_zoo import grammar
@@ -184,7 +160,7 @@ def write_corpus(arguments: argparse.Namespace) -> Path:
     names = ("train", "valid", "test", "seed", "min_length", "max_length", "relative_clauses")
     settings = {name: getattr(arguments, name) for name in names}
     digest = hashlib.sha256(Path(grammar.__file__).read_bytes()).hexdigest()  # another grammar is another corpus
-    corpus = folder_for(arguments, "corpus", {**settings, "grammar": digest}) / "text"
+    corpus = folder_for(arguments.folder, "corpus", {**settings, "grammar": digest}) / "text"
     if corpus.exists():
         print_done(corpus)
         return corpus
@@ -216,15 +192,6 @@ def preprocess(corpus: Path) -> Path:
     return data
 
 
-def whole_or_not_at_all(write: Callable[[Path], None], path: Path) -> None:
-    """Let ``write`` fill a folder, or write a file, of another name, and rename it: what exists is complete."""
-    unfinished = path.with_name(f"{path.name}.unfinished")
-    if unfinished.is_dir():
-        shutil.rmtree(unfinished)
-    write(unfinished)
-    unfinished.rename(path)
-
-
 def train(arguments: argparse.Namespace, corpus: Path, data: Path, device: list[str]) -> Path:
     """Train, or go on training; returns the model's folder."""
     from fairseq_attn_zoo.models.sizes import size_flags
@@ -234,7 +201,7 @@ def train(arguments: argparse.Namespace, corpus: Path, data: Path, device: list[
     flags += ["--lr-scheduler", "polynomial_decay", "--total-num-update", str(arguments.updates)]
     flags += ["--max-update", str(arguments.updates), "--max-tokens", str(arguments.max_tokens)]
     flags += ["--clip-norm", "1", "--seed", str(arguments.seed), *arguments.flags]
-    model = folder_for(arguments, arguments.arch, {"corpus": corpus.parent.name, "flags": flags})
+    model = folder_for(arguments.folder, arguments.arch, {"corpus": corpus.parent.name, "flags": flags})
     finished = model / "finished"
     if finished.exists():
         print_done(model)
@@ -316,25 +283,6 @@ def generate(step: str, data: Path, model: Path, flags: list[str], output: Path,
     return read_generated(output, kinds, step, sentences)
 
 
-def read_generated(path: Path, kinds: str, step: str, sentences: int) -> Hypotheses:
-    """Put S- lines (sources), D- lines (translations) and A- lines (alignments) into the order of the test set."""
-    lines: dict[str, dict[int, str]] = {kind: {} for kind in "SDA"}
-    for line in path.read_text(encoding="utf-8").split("\n"):
-        match = re.match(r"([SDA])-([0-9]+)\t(.*)", line)
-        if match is not None:
-            lines[match[1]][int(match[2])] = match[3]
-    for kind in kinds:
-        found = len(lines[kind])
-        if set(lines[kind]) != set(range(sentences)):
-            raise StepFailed(f"{step} failed: {sentences} sentences in, {found} {kind}- lines out; see {path}")
-    in_order = {kind: [text for _, text in sorted(lines[kind].items())] for kind in lines}
-    return Hypotheses(
-        sources=[text.split() for text in in_order["S"]],
-        texts=[text.split("\t")[-1].split() for text in in_order["D"]],  # after the score
-        alignments=in_order["A"],
-    )
-
-
 def print_bleu(hypotheses: list[list[str]], references: list[list[str]]) -> float:
     from sacrebleu.metrics import BLEU
 
@@ -374,52 +322,6 @@ def draw(architecture: str, hypotheses: Hypotheses, references: list[list[str]],
     for warning in caught:
         print(f"  {warning.message}")
     return pictures
-
-
-def read_tokens(path: Path) -> list[list[str]]:
-    return [line.split() for line in path.read_text(encoding="utf-8").removesuffix("\n").split("\n")]
-
-
-def call(
-    command: str,
-    flags: list[str],
-    step: str,
-    log: Path,
-    read: Callable[[str], None] | None = None,
-    standard_output=None,
-) -> None:
-    """Run ``fairseq-COMMAND``, its output into the log and, line by line, to ``read``.
-
-    Raises:
-        StepFailed: it failed; the message names the step, the last line that it wrote, and the log.
-    """
-    line = [sys.executable, "-m", f"fairseq_cli.{command}", *flags, "--user-dir", str(PACKAGE)]
-    last = ""
-    # Appended to: a training that goes on keeps the record of how it began.
-    with log.open("a", encoding="utf-8") as record:
-        record.write(f"$ {shlex.join(line)}\n")
-        record.flush()
-        process = subprocess.Popen(
-            line,
-            stdout=standard_output or subprocess.PIPE,
-            stderr=subprocess.STDOUT if standard_output is None else subprocess.PIPE,
-            encoding="utf-8",
-            errors="replace",
-        )
-        try:
-            for text in (process.stderr if standard_output else process.stdout) or ():
-                record.write(text)
-                record.flush()
-                last = text.strip() or last
-                if read is not None:
-                    read(text.rstrip("\n"))
-            status = process.wait()
-        finally:
-            if process.poll() is None:
-                process.terminate()
-                process.wait()
-    if status != 0:
-        raise StepFailed(f"{step} failed (exit status {status}: {last}); see {log}")
 
 
 if __name__ == "__main__":

@@ -1,0 +1,193 @@
+"""The table of results, as Markdown and CSV, and two figures: BLEU by source length, and learning curves."""
+
+import csv
+import re
+from pathlib import Path
+from statistics import mean, stdev
+from typing import Any
+
+from recipe import Recipe
+from scores import bleu_by_length, paired_bootstrap
+
+COLUMNS = [
+    "system",
+    "seed",
+    "parameters",
+    "words_per_second",
+    "updates",
+    "best_update",
+    "dev_perplexity",
+    "dev_bleu",
+    "bleu",
+    "p",
+    "chrf",
+    "no_unk_bleu",
+    "no_unk_sentences",
+    "aer",
+    "precision",
+    "recall",
+    "bleu_signature",
+    "chrf_signature",
+]
+
+
+def add_significance(recipe: Recipe, results: list[dict[str, Any]], references: dict[str, list[str]]) -> None:
+    """Set ``p`` of every result: the paired bootstrap against the baseline with the same seed, where it was run.
+
+    Systems whose test references differ (another preparation) are not compared.
+    """
+    for baseline in results:
+        if baseline["system"] != recipe.baseline:
+            continue
+        others = {
+            result["system"]: result
+            for result in results
+            if result["seed"] == baseline["seed"]
+            and result is not baseline
+            and references[result["system"]] == references[recipe.baseline]
+        }
+        found = paired_bootstrap(
+            baseline["hypotheses"],
+            {name: result["hypotheses"] for name, result in others.items()},
+            references[recipe.baseline],
+        )
+        for name, p in found.items():
+            others[name]["p"] = p
+
+
+def write_report(
+    recipe: Recipe,
+    results: list[dict[str, Any]],
+    sources: dict[str, list[str]],
+    references: dict[str, list[str]],
+    command: str,
+    folder: Path,
+) -> Path:
+    """Write results.md, results.csv, bleu-by-length.svg and learning-curves.svg; returns the table's path."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / "results.csv").open("w", encoding="utf-8", newline="") as file:
+        writer = csv.DictWriter(file, COLUMNS, extrasaction="ignore", lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(results)
+    lengths = lengths_chart(results, sources, references)
+    draw(lengths, "length", "bleu", "words of the source (mean of a group)", "BLEU", folder / "bleu-by-length.svg")
+    curves = [
+        {"system": result["system"], "x": point["update"], "y": point["bleu"]}
+        for result in first_seeds(results)
+        for point in result["curve"]
+    ]
+    draw(curves, "x", "y", "updates", "development BLEU, greedy", folder / "learning-curves.svg")
+
+    rows = [table_row(recipe, system.name, results) for system in recipe.systems]
+    rows = [row for row in rows if row is not None]
+    names = [name for name in rows[0] if any(row[name] for row in rows)]
+    lines = [f"# {recipe.title}", "", f"    {command}", ""]
+    lines += [f"| {' | '.join(names)} |", "|" + "---|" * len(names)]
+    lines += [f"| {' | '.join(row[name] for name in names)} |" for row in rows]
+    lines += [
+        "",
+        f"BLEU: `{results[0]['bleu_signature']}`; chrF: `{results[0]['chrf_signature']}`. Development BLEU is greedy and "
+        f"chooses the checkpoint. Several seeds: mean ± standard deviation. p: paired bootstrap against {recipe.baseline}, "
+        "seed by seed. words/s: median over training, of target words; other work on the machine counts in.",
+    ]
+    kept = sorted({result["no_unk_sentences"] for result in results if "no_unk_sentences" in result})
+    if kept:
+        lines += [
+            "",
+            f"No UNK: `<unk>` is forbidden in the output, and only sentences without an unknown word in source and "
+            f"reference count ({' or '.join(map(str, kept))} of {len(next(iter(references.values())))}).",
+        ]
+    lines += grid(results)
+    lines += ["", "![BLEU by source length](bleu-by-length.svg)", "", "![learning curves](learning-curves.svg)"]
+    path = folder / "results.md"
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return path
+
+
+def table_row(recipe: Recipe, name: str, results: list[dict[str, Any]]) -> dict[str, str] | None:
+    of_system = [result for result in results if result["system"] == name]
+    if not of_system:
+        return None
+
+    def cell(key: str, digits: int = 1) -> str:
+        return spread([result[key] for result in of_system if result.get(key) is not None], digits)
+
+    millions = of_system[0]["parameters"]
+    return {
+        "system": name,
+        "seeds": ", ".join(str(result["seed"]) for result in of_system),
+        "parameters": "" if millions is None else f"{millions / 1e6:.2f} M",
+        "words/s": cell("words_per_second", 0),
+        "development perplexity": cell("dev_perplexity", 2),
+        "development BLEU": cell("dev_bleu"),
+        "test BLEU": cell("bleu"),
+        "No UNK": cell("no_unk_bleu"),
+        "p": "" if name == recipe.baseline else ", ".join(f"{r['p']:.3f}" for r in of_system if r.get("p") is not None),
+        "chrF": cell("chrf"),
+        "AER": cell("aer", 3),
+    }
+
+
+def spread(values: list[float], digits: int) -> str:
+    if not values:
+        return ""
+    text = f"{mean(values):.{digits}f}"
+    return text if len(values) == 1 else f"{text} ± {stdev(values):.{digits}f}"
+
+
+def grid(results: list[dict[str, Any]]) -> list[str]:
+    """Simon and Schwenk's table of target and source hops, where there are systems named T0S1 and so on."""
+    found: dict[tuple[int, int], list[float]] = {}
+    for result in results:
+        match = re.fullmatch(r"T(\d)S(\d)", result["system"])
+        if match is not None:
+            found.setdefault((int(match[1]), int(match[2])), []).append(result["bleu"])
+    across, down = sorted({s for _, s in found}), sorted({t for t, _ in found})
+    if len(found) < 3:
+        return []
+    lines = ["", "Test BLEU by target hops (down) and source hops (across):", ""]
+    lines += [f"| | {' | '.join(f'S{s}' for s in across)} |", "|" + "---|" * (len(across) + 1)]
+    for t in down:
+        lines.append(f"| T{t} | {' | '.join(spread(found.get((t, s), []), 1) for s in across)} |")
+    return lines
+
+
+def first_seeds(results: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """One result a system, in order."""
+    found: dict[str, dict[str, Any]] = {}
+    for result in results:
+        found.setdefault(result["system"], result)
+    return list(found.values())
+
+
+def lengths_chart(
+    results: list[dict[str, Any]], sources: dict[str, list[str]], references: dict[str, list[str]]
+) -> list[dict[str, Any]]:
+    """BLEU of every group of source lengths, the mean over the seeds."""
+    points: dict[tuple[str, float], list[float]] = {}
+    for result in results:
+        name = result["system"]
+        for group in bleu_by_length(result["hypotheses"], references[name], sources[name]):
+            points.setdefault((name, round(group["mean"], 2)), []).append(group["bleu"])
+    return [{"system": name, "length": at, "bleu": mean(scores)} for (name, at), scores in points.items()]
+
+
+def draw(points: list[dict[str, Any]], x: str, y: str, x_title: str, y_title: str, path: Path) -> None:
+    """Lines, one a system."""
+    import altair as alt
+
+    from fairseq_attn_zoo.inspect.plot import save_chart
+
+    order = list(dict.fromkeys(point["system"] for point in points))
+    chart = (
+        alt.Chart(alt.Data(values=points))
+        .mark_line(point=True)
+        .encode(
+            x=alt.X(f"{x}:Q", title=x_title, scale=alt.Scale(zero=False)),
+            y=alt.Y(f"{y}:Q", title=y_title),
+            color=alt.Color("system:N", sort=order, title=None, legend=alt.Legend(labelLimit=0)),
+            strokeDash=alt.StrokeDash("system:N", sort=order, title=None),
+        )
+        .properties(width=480, height=300, background="white")
+    )
+    save_chart(chart, path)
