@@ -200,9 +200,15 @@ def test_a_better_system_is_significant_and_an_equal_one_is_not():
         {"system": "other data", "seed": 1, "hypotheses": references},
     ]
     texts = {"base": references, "good": references, "other data": references[:-1] + ["x"]}
-    recipe = read_recipe("mino2017")._replace(baseline="base")
+    like = read_recipe("mino2017").systems[0]
+    systems = [like._replace(name=name, against="base") for name in ("base", "good", "other data")]
+    recipe = read_recipe("mino2017")._replace(baseline="base", systems=systems)
     add_significance(recipe, results, texts)
     assert [("p" in result) for result in results] == [False, True, False, False]
+    results.append({"system": "best", "seed": 1, "hypotheses": references})
+    recipe = recipe._replace(systems=[*systems, like._replace(name="best", against="good")])
+    add_significance(recipe, results, {**texts, "best": references})
+    assert results[1]["p"] < 0.01 and results[4]["p"] == 1.0
 
 
 def test_a_row_shows_mean_and_spread_over_seeds_and_simons_grid_stands_apart():

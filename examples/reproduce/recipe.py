@@ -9,7 +9,7 @@ from steps import StepFailed
 
 EXAMPLES = Path(__file__).resolve().parents[1]
 KEYS = {"title", "languages", "prepare", "flags", "decoding", "no-unk", "baseline", "systems", "small"}
-SYSTEM_KEYS = {"flags", "prepare", "model", "decoding"}
+SYSTEM_KEYS = {"flags", "prepare", "model", "decoding", "against"}
 
 
 class Preparation(NamedTuple):
@@ -29,6 +29,7 @@ class System(NamedTuple):
     flags: list[str]  # of fairseq-train, --arch among them
     prepare: Preparation
     decoding: list[str]  # of fairseq-generate
+    against: str  # the system that it is compared with
     model: str | None = None  # another system, whose checkpoint is decoded
 
     @property
@@ -86,7 +87,7 @@ def read_recipe(name: str, small: bool = False, changes: dict[str, Any] | None =
     except (yaml.YAMLError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise StepFailed(f"{path} cannot be read: {type(error).__name__}: {error}") from error
     names = [system.name for system in systems]
-    wanted = {recipe.baseline, *(system.model for system in systems if system.model is not None)}
+    wanted = {recipe.baseline, *(system.model or system.name for system in systems), *(one.against for one in systems)}
     if not wanted <= set(names):
         raise StepFailed(f"{path} names systems that it does not have: {', '.join(sorted(wanted - set(names)))}")
     return recipe
@@ -103,7 +104,8 @@ def read_system(name: str, value: Any, recipe: dict[str, Any], general: dict[str
     if "model" not in value and "--arch" not in flags[:-1]:
         raise ValueError(f"the flags of {name} name no --arch")
     decoding = shlex.split(recipe.get("decoding", "")) + shlex.split(value.get("decoding", ""))
-    return System(name, flags, Preparation(**prepare), decoding, value.get("model"))
+    against = value.get("against", recipe["baseline"])
+    return System(name, flags, Preparation(**prepare), decoding, against, value.get("model"))
 
 
 def check_keys(values: dict[str, Any], known: set[str], where: str) -> None:

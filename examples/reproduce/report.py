@@ -32,25 +32,19 @@ COLUMNS = [
 
 
 def add_significance(recipe: Recipe, results: list[dict[str, Any]], references: dict[str, list[str]]) -> None:
-    """Set ``p`` of every result: the paired bootstrap against the baseline with the same seed, where it was run.
+    """Set ``p`` of every result: the paired bootstrap against the row that it is compared with, of the same seed.
 
-    Systems whose test references differ (another preparation) are not compared.
+    A row is left out where that one was not run, or has other references (another preparation).
     """
+    groups: dict[tuple[str, int], dict[str, dict[str, Any]]] = {}
+    for result in results:
+        against = recipe.system(result["system"]).against
+        if result["system"] != against and references[result["system"]] == references.get(against):
+            groups.setdefault((against, result["seed"]), {})[result["system"]] = result
     for baseline in results:
-        if baseline["system"] != recipe.baseline:
-            continue
-        others = {
-            result["system"]: result
-            for result in results
-            if result["seed"] == baseline["seed"]
-            and result is not baseline
-            and references[result["system"]] == references[recipe.baseline]
-        }
-        found = paired_bootstrap(
-            baseline["hypotheses"],
-            {name: result["hypotheses"] for name, result in others.items()},
-            references[recipe.baseline],
-        )
+        others = groups.get((baseline["system"], baseline["seed"]), {})
+        translations = {name: other["hypotheses"] for name, other in others.items()}
+        found = paired_bootstrap(baseline["hypotheses"], translations, references[baseline["system"]])
         for name, p in found.items():
             others[name]["p"] = p
 
@@ -87,8 +81,9 @@ def write_report(
     lines += [
         "",
         f"BLEU: `{results[0]['bleu_signature']}`; chrF: `{results[0]['chrf_signature']}`. Development BLEU is greedy and "
-        f"chooses the checkpoint. Several seeds: mean ± standard deviation. p: paired bootstrap against {recipe.baseline}, "
-        "seed by seed. words/s: median over training, of target words; other work on the machine counts in.",
+        f"chooses the checkpoint. Several seeds: mean ± standard deviation. p: paired bootstrap against {recipe.baseline}"
+        f"{others_compared(recipe, results)}, seed by seed. words/s: median over training, of target words; other work on "
+        "the machine counts in.",
     ]
     kept = sorted({result["no_unk_sentences"] for result in results if "no_unk_sentences" in result})
     if kept:
@@ -102,6 +97,14 @@ def write_report(
     path = folder / "results.md"
     path.write_text("\n".join(lines) + "\n", encoding="utf-8")
     return path
+
+
+def others_compared(recipe: Recipe, results: list[dict[str, Any]]) -> str:
+    """In words, which rows are compared with another than the recipe's baseline."""
+    shown = {result["system"] for result in results}
+    pairs = [(system.name, system.against) for system in recipe.systems if system.name in shown]
+    other = [f"{name} against {against}" for name, against in pairs if against not in (recipe.baseline, name)]
+    return f" ({'; '.join(other)})" if other else ""
 
 
 def table_row(recipe: Recipe, name: str, results: list[dict[str, Any]]) -> dict[str, str] | None:
@@ -122,7 +125,7 @@ def table_row(recipe: Recipe, name: str, results: list[dict[str, Any]]) -> dict[
         "development BLEU": cell("dev_bleu"),
         "test BLEU": cell("bleu"),
         "No UNK": cell("no_unk_bleu"),
-        "p": "" if name == recipe.baseline else ", ".join(f"{r['p']:.3f}" for r in of_system if r.get("p") is not None),
+        "p": ", ".join(f"{result['p']:.3f}" for result in of_system if result.get("p") is not None),
         "chrF": cell("chrf"),
         "AER": cell("aer", 3),
     }

@@ -1,5 +1,6 @@
 """sacreBLEU's scores and significance test, on tokenised text as it is."""
 
+import logging
 from typing import Any
 
 
@@ -19,6 +20,7 @@ def paired_bootstrap(baseline: list[str], others: dict[str, list[str]], referenc
     from sacrebleu.metrics import BLEU
     from sacrebleu.significance import PairedTest
 
+    logging.getLogger("sacrebleu").setLevel(logging.WARNING)  # it would tell each step
     # Of equal translations sacreBLEU says p = 0.001: no resample's difference exceeds theirs, which is 0.
     found = {name: 1.0 for name, translations in others.items() if translations == baseline}
     different = [(name, translations) for name, translations in others.items() if name not in found]
