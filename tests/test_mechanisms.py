@@ -175,6 +175,25 @@ def test_minos_dropout_falls_on_the_top_layers_outputs_only():
     torch.testing.assert_close(queries[0][:, 0], first)
 
 
+@pytest.mark.parametrize("name", ["gru_rnnsearch", "gru_rnnencdec"])
+def test_rnnsearchs_dropout_falls_on_the_state_that_is_read_out_and_on_the_features_not_on_the_recurrence(name):
+    model = tiny_model(name, dropout=0.5)
+    decoder = model.decoder.network
+    decoder.dropout = Recorder()
+    read, features = [], []
+    decoder.readout.register_forward_hook(lambda module, arguments, output: read.append(arguments[0]))
+    decoder.readout.register_forward_hook(lambda module, arguments, output: features.append(output))
+    inputs = batch()
+    model(*inputs)
+    states, last = decoder.dropout.seen
+    torch.testing.assert_close(read[0], 2 * states)
+    torch.testing.assert_close(features[0], last)
+    decoder.dropout = torch.nn.Identity()
+    read.clear()
+    model(*inputs)
+    torch.testing.assert_close(read[0], states)
+
+
 @pytest.mark.parametrize("cnn, expected", [(None, 0.2), (0.3, 0.3)])
 def test_the_charts_dropout_is_apart_from_the_lstms(cnn, expected):
     model = tiny_model("lstm_cky_attention", dropout=0.2, attention_cnn_dropout=cnn)

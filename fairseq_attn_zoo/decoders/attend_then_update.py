@@ -26,7 +26,7 @@ class AttendThenUpdateDecoder(RecurrentDecoder):
         hidden_size: H
         initial_state: makes the state before the first word from the encoder's output
         readout: makes the features from (s_{i-1}, y_{i-1}, c_i); without one they are the top layer's s_i
-        dropout: on what a layer passes up and on the features
+        dropout: on what a layer passes up, to the next one or to the readout, and on the features
     """
 
     def __init__(
@@ -78,7 +78,7 @@ class AttendThenUpdateDecoder(RecurrentDecoder):
             features = torch.stack(states, dim=1)  # N x T x H
         else:
             projected = self.readout.context_projection(torch.stack(contexts, dim=1))  # N x T x 2l
-            features = self.readout(torch.stack(queries, dim=1), words.embedded, projected)
+            features = self.readout(self.dropout(torch.stack(queries, dim=1)), words.embedded, projected)
             if self.training and words.embedded.size(1) == 1:
                 features = join_unread_state(features, layers)
         return DecoderOutput(

@@ -64,7 +64,8 @@ class FixedContextDecoder(RecurrentDecoder):
         for projected in (self.cells.project_input(words.embedded) + gates).unbind(dim=1):
             previous.append(layers[-1][0])
             layers = self.cells(projected, None, layers, self.dropout)
-        features = self.dropout(self.readout(torch.stack(previous, dim=1), words.embedded, readout))
+        states = self.dropout(torch.stack(previous, dim=1))  # s_0 .. s_{T-1}
+        features = self.dropout(self.readout(states, words.embedded, readout))
         if self.training and words.embedded.size(1) == 1:
             features = join_unread_state(features, layers)
         return DecoderOutput(features, DecoderState(layers), weights=None, trace={} if need_trace else None)
