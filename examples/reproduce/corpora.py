@@ -1,6 +1,8 @@
 """A parallel corpus of tokenised text: which files are what, and what becomes of them before fairseq-preprocess."""
 
+import io
 import json
+from contextlib import redirect_stderr
 from pathlib import Path
 from typing import NamedTuple
 
@@ -115,7 +117,9 @@ def learn_subwords(pairs: list[tuple[str, str]], operations: int, codes: Path):
     from subword_nmt.apply_bpe import BPE
     from subword_nmt.learn_bpe import learn_bpe
 
-    with codes.open("w", encoding="utf-8") as file:
+    print(f"learning {operations} joint subwords", flush=True)
+    # Its progress bar would fill a log with thousands of states.
+    with codes.open("w", encoding="utf-8") as file, redirect_stderr(io.StringIO()):
         learn_bpe([side for pair in pairs for side in pair], file, operations)
     with codes.open(encoding="utf-8") as file:
         return BPE(file)
