@@ -37,6 +37,7 @@ setup(
             "pytest==9.2.0",  # the tests
             "pytest-xdist==3.8.0",  # the tests on both cores
             "hypothesis==6.170.15",  # draws the sizes
+            "playwright==1.65.2",  # opens the page in an installed Chromium; 53 MB, as it brings its own Node.js
             "ruff==0.17.5",  # lint and format
             "mypy==2.4.1",  # types of the torch-only part
         ]

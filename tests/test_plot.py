@@ -3,12 +3,14 @@
 import json
 import re
 import warnings
+import zlib
 from xml.etree import ElementTree
 
 import numpy as np
 import pytest
 
 pytest.importorskip("altair")
+vl_convert = pytest.importorskip("vl_convert")
 
 from fairseq_attn_zoo.cli import main  # noqa: E402
 from fairseq_attn_zoo.inspect.plot import (  # noqa: E402
@@ -81,6 +83,27 @@ def test_the_png_is_a_picture_of_the_size_of_the_svg(tmp_path, weights):
     width, height = int.from_bytes(png[16:20], "big"), int.from_bytes(png[20:24], "big")
     assert (width, height) == pytest.approx((2 * float(root.get("width")), 2 * float(root.get("height"))), abs=2)
     assert len(png) > 1000
+
+
+def chunks(png):
+    """Kind and data of the parts of a PNG file, whose checksums are right."""
+    assert png.startswith(b"\x89PNG\r\n\x1a\n")
+    position, found = 8, {}
+    while position < len(png):
+        length = int.from_bytes(png[position : position + 4], "big")
+        kind, data = png[position + 4 : position + 8], png[position + 8 : position + 8 + length]
+        assert zlib.crc32(kind + data) == int.from_bytes(png[position + 8 + length : position + 12 + length], "big")
+        found[kind] = found.get(kind, b"") + data
+        position += 12 + length
+    return {**found, b"IDAT": zlib.decompress(found[b"IDAT"])}
+
+
+def test_a_png_is_small_and_none_of_it_is_lost(tmp_path):
+    chart = figures(trace(**MECHANISMS["chart"]))["chart"]
+    png = save_chart(chart, tmp_path / "figure.png").read_bytes()
+    quick = vl_convert.svg_to_png(save_chart(chart, tmp_path / "figure.svg").read_text(encoding="utf-8"), scale=2)
+    assert chunks(png) == chunks(quick)
+    assert len(png) < len(quick) / 2
 
 
 def test_the_page_tells_the_words_and_weight_of_every_cell(tmp_path, weights):

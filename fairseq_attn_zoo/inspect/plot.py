@@ -14,11 +14,12 @@ import io
 import json
 import re
 import warnings
+import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from html import unescape
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import altair as alt
 import numpy as np
@@ -31,6 +32,14 @@ ENDINGS = (".svg", ".png", ".html")
 
 CELL_SIZE = 22  # pixels: room for one line of text at the font size below
 FONT_SIZE = 13
+# The menu stands above the bars: below it would be off the screen of a long sentence, and at the left the pointer would
+# cross other words on its way from a word to the menu. A tooltip that the pointer runs into shall not hide what it is about.
+PAGE_STYLE = """
+    .chart-wrapper { display: flex; flex-direction: column-reverse; }
+    .vega-bindings { margin: 0 0 12px 245px; font-family: sans-serif; font-size: 13px; }
+    #vg-tooltip-element { pointer-events: none; }
+  """
+NO_FRAME = alt.ViewBackground(stroke=None)
 BEGINNING = "<s>"  # the target memory's first entry: nothing is written yet
 
 
@@ -138,13 +147,12 @@ def dimensions_chart(trace: Trace) -> alt.TopLevelMixin:
     weights = weights[:, :, most_peaked(weights, 256)]
     panels = []
     for row, word in enumerate(trace.target):
-        cells = [
-            {"source": column, "dimension": dimension, "weight": round(float(weight), 4)}
-            for column, values in enumerate(weights[row])
-            for dimension, weight in enumerate(values)
-        ]
+        # A list a word, which Vega takes apart: Altair checks every entry of the data, and one a cell takes it half a minute.
+        rows = [{"source": column, "weights": _brief(values)} for column, values in enumerate(weights[row])]
         panels.append(
-            alt.Chart(alt.Data(values=cells))
+            alt.Chart(alt.Data(values=rows))
+            .transform_calculate(dimension=f"sequence({weights.shape[2]})")
+            .transform_flatten(["dimension", "weights"], as_=["dimension", "weight"])
             .mark_rect()
             .encode(
                 x=alt.X("dimension:O", axis=alt.Axis(labels=False, ticks=False, title="dimensions")),
@@ -163,13 +171,11 @@ def most_peaked(weights: np.ndarray, most: int) -> list[int]:
 
 
 def spans_chart(trace: Trace) -> alt.TopLevelMixin:
-    """For each target word a panel: the first word of a span across, its length up; white is the largest weight of all."""
-    panels = []
-    for row, word in enumerate(trace.target):
-        cells = _spans(trace, row)
-        panels.append(
-            alt.Chart(alt.Data(values=cells)).mark_rect().encode(**_span_axes(trace)).properties(**_span_size(word))
-        )
+    """For each target word a panel: the first word of a span across, its length up; white is the largest weight of all.
+
+    The grey is that of the weight's square root, as many spans share each word's attention.
+    """
+    panels = [_spans(trace, [row]).properties(**_title(word)) for row, word in enumerate(trace.target)]
     return alt.concat(*panels, columns=3).properties(background="white")
 
 
@@ -217,42 +223,45 @@ def tree_chart(splits: ArrayLike, words: Sequence[str], title: str | None = None
     if lines:
         layers.append(alt.Chart(alt.Data(values=lines)).mark_rule().encode(x=x, y=y, x2="x2:Q", y2="y2:Q"))
     size = {"width": 2 * CELL_SIZE * len(words), "height": CELL_SIZE * (tallest + 0.2 + below)}
-    return alt.layer(*layers).properties(background="white", **size, **_title(title))
+    return alt.layer(*layers).properties(background="white", view=NO_FRAME, **size, **_title(title))
 
 
 def page(trace: Trace) -> alt.TopLevelMixin:
     """A figure to explore; save it as .html.
 
-    The word of the translation under the pointer shows what it attended to: a bar for each position, of the hop, dimension
-    or softmax that the menu picks, and, of a CKY chart, every span. Of more than 64 dimensions the menu has those that hold
-    the largest single weights.
+    The word of the translation that the pointer was on last shows what it attended to: a bar for each position, of the hop,
+    dimension or softmax that the menu picks, and, of a CKY chart, every span. Of more than 64 dimensions the menu has those
+    that hold the largest single weights.
     """
     trace = replace(trace, source=_showable(trace.source), target=_showable(trace.target))
     layers = dict(_layers(trace))
     names = list(layers)
+    # clear=False: else a double click leaves no word chosen, and nothing is shown.
+    word = alt.selection_point(
+        name="word", fields=["target"], on="pointerover", clear=False, empty=False, value=[{"target": 0}]
+    )
+    targets = [{"target": row, "text": text} for row, text in enumerate(trace.target)]
+    line = alt.Chart(alt.Data(values=targets)).encode(y=alt.Y("target:O", axis=None))
+    chosen = alt.condition(word, alt.value("#bcd7f2"), alt.value("white"))
+    # The whole line is to be pointed at: beside a narrow word, on its way to the menu, the pointer would choose none.
+    lines = line.mark_rect().encode(color=chosen).add_params(word)
+    words = line.mark_text(fontSize=FONT_SIZE + 2, fontWeight="bold").encode(text="text:N")
+    width = max(200, 10 * max(map(len, trace.target)))
+    translation = alt.layer(lines, words).properties(
+        width=width, height=alt.Step(CELL_SIZE), view=NO_FRAME, **_title("translation: point at a word")
+    )
     rows = [
-        {"target": row, "position": column, "word": word, "layer": name, "weight": round(float(weight), 4)}
+        {"target": row, "layer": name, "words": list(words), "weights": _brief(weights[row])}
         for name, (words, weights) in layers.items()
         for row in range(len(trace.target))
-        for column, (word, weight) in enumerate(zip(words, weights[row], strict=True))
     ]
-    menu = alt.binding_select(options=names, name="attention: ")
-    layer = alt.param(name="layer", value=names[0], bind=menu)
-    word = alt.selection_point(name="word", fields=["target"], on="pointerover", empty=False, value=[{"target": 0}])
-    targets = [{"target": row, "text": text} for row, text in enumerate(trace.target)]
-    chosen = alt.condition(word, alt.value("black"), alt.value("#bbb"))
-    translation = (
-        alt.Chart(alt.Data(values=targets))
-        .mark_text(fontSize=FONT_SIZE + 2, fontWeight="bold")
-        .encode(y=alt.Y("target:O", axis=None), text="text:N", color=chosen)
-        .add_params(word)
-        .properties(width=160, height=alt.Step(CELL_SIZE), title="translation: point at a word")
-    )
     longest = max(len(words) for words, _ in layers.values())
     bars = (
         alt.Chart(alt.Data(values=rows))
         .transform_filter("datum.layer == layer")
         .transform_filter(word)
+        .transform_calculate(position="sequence(length(datum.words))")
+        .transform_flatten(["position", "words", "weights"], as_=["position", "word", "weight"])
         .mark_bar(color="black")
         .encode(
             y=alt.Y("position:O", scale=alt.Scale(domain=list(range(longest))), axis=None),
@@ -263,20 +272,22 @@ def page(trace: Trace) -> alt.TopLevelMixin:
     labels = bars.mark_text(align="right", dx=-6, fontSize=FONT_SIZE).encode(
         x=alt.value(0), text="word:N", tooltip=alt.value(None)
     )
-    attended = alt.layer(bars, labels).properties(width=260, height=alt.Step(CELL_SIZE), title="attends to")
-    panels = [translation, attended]
+    attended = alt.layer(bars, labels).properties(width=260, height=alt.Step(CELL_SIZE), **_title("attends to"))
+    panels: list[Any] = [translation, attended]
     if "source_chart" in trace.weights:
-        cells = [{**cell, "target": row} for row in range(len(trace.target)) for cell in _spans(trace, row)]
-        spans = alt.Chart(alt.Data(values=cells)).transform_filter(word).mark_rect().encode(**_span_axes(trace))
-        panels.append(spans.properties(**_span_size("spans by first word and length")))
-    return alt.hconcat(*panels, spacing=120).add_params(layer).properties(background="white")
+        spans = _spans(trace, range(len(trace.target))).transform_filter(word)
+        panels.append(spans.properties(**_title("spans by first word and length")))
+    menu = alt.binding_select(options=names, name="attention: ") if len(names) > 1 else alt.Undefined
+    layer = alt.param(name="layer", value=names[0], bind=menu)
+    return alt.hconcat(*panels, spacing=40).add_params(layer).properties(background="white")
 
 
 def save_chart(chart: alt.TopLevelMixin, path: str | Path) -> Path:
     """Write a chart to a .svg, .png or .html file, by the ending of ``path``; returns the path.
 
     A PNG has two pixels a unit, for sharp text; a ``UserWarning`` says when no font here holds some of its characters.
-    An HTML page shows the weights under the pointer; it holds all that it needs, and loads nothing from the network.
+    An HTML page shows the weights under the pointer, and a button saves what it shows as SVG or PNG; it holds all that it
+    needs, and loads nothing from the network.
 
     Raises:
         ValueError: another ending.
@@ -288,24 +299,65 @@ def save_chart(chart: alt.TopLevelMixin, path: str | Path) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     if ending == ".html":
         html = io.StringIO()
-        chart.save(html, format="html", inline=True)
+        # Of Vega's actions only those that stay on this machine: its editor is a website.
+        actions = {"export": True, "source": False, "compiled": False, "editor": False}
+        chart.save(html, format="html", inline=True, embed_options={"actions": actions})
         page, mark, rest = html.getvalue().rpartition("const spec = ")
+        page = page.replace("</style>", f"{PAGE_STYLE}</style>", 1)
         specification, end, rest = rest.partition(";\n")
         # A word may be "</script>": within a script's strings the slash can be escaped.
         path.write_text(page + mark + specification.replace("</", "<\\/") + end + rest, encoding="utf-8")
         return path
     drawing = io.StringIO()
     chart.save(drawing, format="svg")
-    svg = drawing.getvalue()
+    svg = _with_margin(drawing.getvalue())
     if ending == ".svg":
         path.write_text(svg, encoding="utf-8")
     else:
-        path.write_bytes(vl_convert.svg_to_png(svg, scale=2))
-        missing = characters_without_font("".join(re.findall(r"<text[^>]*>([^<]*)<", svg)))
+        path.write_bytes(_smaller(vl_convert.svg_to_png(svg, scale=2)))
+        missing = characters_without_font("".join(_texts(svg)))
         if missing:
             message = f"{path} shows boxes for {missing}: no font here holds them (Debian, Ubuntu: fonts-noto-cjk)"
             warnings.warn(message, stacklevel=2)
     return path
+
+
+def _texts(svg: str) -> list[str]:
+    """All that is written in a picture."""
+    return [unescape(text) for text in re.findall(r"<text[^>]*>([^<]*)<", svg)]
+
+
+def _with_margin(svg: str) -> str:
+    """The same figure with room around it for words in wider fonts than vl-convert's, which it has left no room for.
+
+    DejaVu Sans, the sans-serif font of many Linux systems, takes about 1.5 pixels more for each character.
+    """
+    room = round(1.5 * max(map(len, _texts(svg)), default=0))
+
+    def widen(corner: re.Match) -> str:
+        width, height = (f"{float(size) + 2 * room:g}" for size in corner.groups())
+        box = f'width="{width}" height="{height}"'
+        return f'{box} viewBox="{-room} {-room} {width} {height}"><rect x="{-room}" y="{-room}" {box}'
+
+    size = r'width="([\d.]+)" height="([\d.]+)"'
+    return re.sub(rf'{size} viewBox="0 0 \1 \2"><rect width="\1" height="\2"', widen, svg, count=1)
+
+
+def _smaller(png: bytes) -> bytes:
+    """The same picture with its pixels compressed anew: vl-convert is quick, and leaves up to sixteen times as much."""
+    signature, position, pixels, before, after = png[:8], 8, b"", b"", b""
+    while position < len(png):  # chunks: length, kind, data, checksum
+        end = position + 12 + int.from_bytes(png[position : position + 4], "big")
+        if png[position + 4 : position + 8] == b"IDAT":
+            pixels += png[position + 8 : end - 4]
+        elif pixels:
+            after += png[position:end]
+        else:
+            before += png[position:end]
+        position = end
+    chunk = b"IDAT" + zlib.compress(zlib.decompress(pixels))
+    length, checksum = len(chunk) - 4, zlib.crc32(chunk)
+    return signature + before + length.to_bytes(4, "big") + chunk + checksum.to_bytes(4, "big") + after
 
 
 def characters_without_font(text: str) -> str:
@@ -317,7 +369,7 @@ def characters_without_font(text: str) -> str:
 
     # vl-convert does not list fonts, but it draws what it lacks like the last private-use character, which no font has.
     box = draw("\U0010fffd")
-    characters = dict.fromkeys(character for character in unescape(text) if not character.isascii())
+    characters = dict.fromkeys(character for character in text if not character.isascii())
     return "".join(character for character in characters if draw(character) == box)
 
 
@@ -336,40 +388,40 @@ def _layers(trace: Trace) -> Iterator[tuple[str, tuple[Sequence[str], np.ndarray
                 yield f"{side} {singular} {number + 1}", (words, weights[:, :, number])
 
 
-def _spans(trace: Trace, row: int) -> list[dict]:
-    """The spans of the source and the weights that one target word gives them."""
-    weights = trace.weights["source_chart"][row]
-    return [
-        {
-            "start": start,
-            "length": length,
-            "weight": round(float(weights[start, length - 1]), 4),
-            "words": " ".join(trace.source[start : start + length]),
-        }
-        for length in range(1, len(trace.source) + 1)
-        for start in range(len(trace.source) - length + 1)
-    ]
+def _spans(trace: Trace, rows: Sequence[int]) -> alt.Chart:
+    """The spans of the source and the weights that these target words give them, all in one place."""
+    size = len(trace.source)
+    spans = [(start, length) for length in range(1, size + 1) for start in range(size - length + 1)]
+    starts, lengths = (list(part) for part in zip(*spans, strict=True))
+    chart = trace.weights["source_chart"]
+    weights = [{"target": row, "weights": _brief(chart[row, starts, np.array(lengths) - 1])} for row in rows]
+    words = f"join(slice({json.dumps(trace.source)}, datum.start, datum.start + datum.length), ' ')"
+    return (
+        alt.Chart(alt.Data(values=weights))
+        .transform_calculate(starts=json.dumps(starts), lengths=json.dumps(lengths))
+        .transform_flatten(["starts", "lengths", "weights"], as_=["start", "length", "weight"])
+        .transform_calculate(words=words)
+        .mark_rect(stroke="#777", strokeWidth=0.5)  # else white cells and the white beside the chart would be one
+        .encode(
+            x=alt.X("start:O", scale=_positions(trace.source), axis=_word_axis(trace.source, orient="bottom")),
+            y=alt.Y("length:O", sort="descending", axis=alt.Axis(title="words", ticks=False)),
+            color=_grey(float(chart.max()), "sqrt"),
+            tooltip=["words:N", alt.Tooltip("weight:Q", format=".3f")],
+        )
+        .properties(width=alt.Step(CELL_SIZE), height=alt.Step(CELL_SIZE))
+    )
 
 
-def _span_axes(trace: Trace) -> dict:
-    lengths = list(range(len(trace.source), 0, -1))
-    return {
-        "x": alt.X("start:O", scale=_positions(trace.source), axis=_word_axis(trace.source, orient="bottom")),
-        "y": alt.Y("length:O", scale=alt.Scale(domain=lengths), axis=alt.Axis(title="words", ticks=False)),
-        "color": _grey(float(trace.weights["source_chart"].max())),
-        "tooltip": ["words:N", alt.Tooltip("weight:Q", format=".3f")],
-    }
+def _brief(weights: np.ndarray) -> list[float]:
+    """What a figure needs of a row of weights."""
+    return np.asarray(weights, dtype=float).round(4).tolist()
 
 
-def _span_size(title: str) -> dict:
-    return {"width": alt.Step(CELL_SIZE), "height": alt.Step(CELL_SIZE), **_title(title)}
-
-
-def _grey(largest: float = 1.0) -> alt.Color:
+def _grey(largest: float = 1.0, kind: Literal["linear", "sqrt"] = "linear") -> alt.Color:
     """From black at 0 to white at the largest weight."""
     return alt.Color(
         "weight:Q",
-        scale=alt.Scale(domain=[0, largest], range=["black", "white"], interpolate="rgb", clamp=True),
+        scale=alt.Scale(type=kind, domain=[0, largest], range=["black", "white"], interpolate="rgb", clamp=True),
         legend=alt.Legend(title="weight", values=[0, largest / 2, largest], format=".2~g"),
     )
 
