@@ -78,8 +78,11 @@ def test_a_recipe_becomes_a_table_a_failing_row_stops_no_other_and_nothing_is_do
     table = (toy / "results" / "results.md").read_text(encoding="utf-8")
     assert table in first.stdout and "| T0S1 with S2 | 1 |" in table and "No UNK" in table
     assert "--data DATA/toy" in table and str(toy) not in table
-    for figure in ("bleu-by-length.svg", "learning-curves.svg"):
-        assert "T0S1 with S2" in (toy / "results" / figure).read_text(encoding="utf-8")
+    lengths, curves = (
+        (toy / "results" / f"{name}.svg").read_text("utf-8") for name in ("bleu-by-length", "learning-curves")
+    )
+    assert "T0S1 with S2" in lengths and ">T0S1<" in lengths
+    assert "T0S1 with S2" not in curves and ">T0S1<" in curves  # one model, one curve
 
     logs = {path: path.stat().st_mtime_ns for path in (toy / "build").rglob("*.log") if "t0s1" in str(path)}
     again = reproduce(toy, *gold, "--report", "results", "--systems", "T0S1", "T0S1 with S2")

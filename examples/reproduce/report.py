@@ -68,6 +68,7 @@ def write_report(
     curves = [
         {"system": result["system"], "x": point["update"], "y": point["bleu"]}
         for result in first_seeds(results)
+        if recipe.system(result["system"]).model is None  # else the curve of that model
         for point in result["curve"]
     ]
     draw(curves, "x", "y", "updates", "development BLEU, greedy", folder / "learning-curves.svg")
@@ -189,7 +190,7 @@ def draw(points: list[dict[str, Any]], x: str, y: str, x_title: str, y_title: st
             x=alt.X(f"{x}:Q", title=x_title, scale=alt.Scale(zero=False)),
             y=alt.Y(f"{y}:Q", title=y_title),
             color=alt.Color("system:N", sort=order, title=None, legend=alt.Legend(labelLimit=0)),
-            strokeDash=alt.StrokeDash("system:N", sort=order, title=None),
+            strokeDash=alt.StrokeDash("system:N", sort=order, legend=None),
         )
         .properties(width=480, height=300, background="white")
     )
