@@ -119,10 +119,13 @@ class Workload:
         def decode() -> float:
             self.model.eval()
             need_attn(self.model, False)
+            # The counter of matrix work stumbles over parameters that are arguments of a module and want a gradient.
+            self.model.requires_grad_(False)
             for sample in samples:
                 # An untrained model ends its sentences at random: a fixed length gives every model the same work.
                 generator.min_len = generator.max_len_b = int(sample["net_input"]["src_lengths"].float().mean())
                 generator.generate([self.model], sample)
+            self.model.requires_grad_(True)
             return sum(sample["nsentences"] for sample in samples)
 
         return decode
