@@ -101,6 +101,11 @@ def test_a_recipe_becomes_a_table_a_failing_row_stops_no_other_and_nothing_is_do
         (["--prepare", "bpe"], "--prepare bpe is not KEY=VALUE"),
         (["--prepare", "stemming=1"], "unexpected keyword argument 'stemming'"),
         (["--gold", "a", "--gold-text", "b"], "there is no file b"),
+        (
+            ["--gold", "toy/test.align", "--gold-text", "toy/test.en"],
+            "toy/test.en, line 1: expected 'source ||| target'",
+        ),
+        (["--gold", "toy.yaml", "--gold-text", "toy/gold.txt"], "toy/gold.txt has 15 lines, toy.yaml"),
     ],
 )
 def test_what_cannot_be_is_said_in_one_line(toy, arguments, line):
@@ -173,6 +178,9 @@ def test_preparation_drops_long_training_pairs_only_lowercases_and_splits_into_s
     assert read_lines(prepared.text / "valid.words.ja") == ["a b c d"]
     assert prepared.words("test", 0) == ["zaa z"] and read_lines(prepared.text / "test.ja") == ["z@@ a@@ a z"]
     assert without_unknown(prepared) == []  # z@@ stands in no training sentence
+    (tmp_path / "train.ja").write_text("Aa aab c\nDaab z\nF aab\n", encoding="utf-8")
+    changed = prepare(corpus, Preparation(lowercase=True, max_length=2, bpe=1), tmp_path / "out")
+    assert changed.folder != prepared.folder and "d@@ a@@ ab z" in read_lines(changed.text / "train.ja")
     with (tmp_path / "dev.en").open("a", encoding="utf-8") as file:
         file.write("one more\n")
     with pytest.raises(StepFailed, match="differ in length"):

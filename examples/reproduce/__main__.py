@@ -5,7 +5,7 @@
 
 The recipe is ``examples/NAME/recipe.yaml``, or a file of your own. FOLDER holds a tokenised parallel corpus (train, dev and
 test with the languages as endings; also the names of Multi30k and KFTT). A run that was stopped goes on when it is started
-again, finished steps are not repeated, and when a system fails the others go on. Results are written after every run.
+again, finished steps are not repeated, and when a system fails the others go on. Results are written after every model.
 """
 
 import argparse
@@ -26,7 +26,7 @@ for folder in (HERE, HERE.parent, HERE.parents[1]):  # this recipe's modules, wh
 
 from corpora import find_corpus, prepare  # noqa: E402
 from recipe import Recipe, System, read_recipe  # noqa: E402
-from runs import Gold, Run, finish, plan, train  # noqa: E402
+from runs import Gold, Run, finish, plan, read_gold, train  # noqa: E402
 from steps import StepFailed, stop_all  # noqa: E402
 
 
@@ -82,9 +82,8 @@ def reproduce(arguments: argparse.Namespace) -> int:
         recipe = recipe._replace(systems=[system._replace(flags=system.flags + more) for system in recipe.systems])
     wanted = choose(recipe, arguments.systems)
     gold = Gold(arguments.gold_text, arguments.gold, arguments.gold_from_1) if arguments.gold else None
-    for path in gold[:2] if gold else ():
-        if not path.is_file():
-            raise StepFailed(f"there is no file {path}")
+    if gold is not None:
+        read_gold(gold)
     # PyTorch and fairseq take seconds to import; what is wrong with the arguments has been said by now.
     import torch
 

@@ -1,10 +1,11 @@
 """A parallel corpus of tokenised text: which files are what, and what becomes of them before fairseq-preprocess."""
 
+import hashlib
 import io
 import json
 from contextlib import redirect_stderr
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from recipe import Preparation
 from steps import StepFailed, call, folder_for, whole_or_not_at_all
@@ -63,11 +64,11 @@ def prepare(corpus: Corpus, settings: Preparation, parent: Path) -> Prepared:
     Raises:
         StepFailed: two sides differ in length, or a command failed
     """
-    digest = {
-        **settings._asdict(),
-        "corpus": [str(path.resolve()) for path in corpus[:3]],
-        "languages": corpus.languages,
-    }
+    digest: dict[str, Any] = {**settings._asdict(), "languages": corpus.languages}
+    for split in ("train", "valid", "test"):  # another text is another corpus, wherever it lies
+        path = getattr(corpus, split)
+        sides = (path.with_name(f"{path.name}.{language}").read_bytes() for language in corpus.languages)
+        digest[split] = [hashlib.sha256(side).hexdigest() for side in sides]
     folder = folder_for(parent, "data", digest)
     text, data = folder / "text", folder / "binary"
     codes = text / "codes" if settings.bpe else None

@@ -26,6 +26,24 @@ class Gold(NamedTuple):
     from_1: bool
 
 
+def read_gold(gold: Gold) -> list[list[str]]:
+    """The hand-aligned pairs.
+
+    Raises:
+        StepFailed: a line is no pair, or there are not as many pairs as lines of links
+    """
+    for path in (gold.text, gold.links):
+        if not path.is_file():
+            raise StepFailed(f"there is no file {path}")
+    pairs = [line.split(" ||| ") for line in read_lines(gold.text)]
+    for number, pair in enumerate(pairs, start=1):
+        if len(pair) != 2:
+            raise StepFailed(f"{gold.text}, line {number}: expected 'source ||| target'")
+    if len(pairs) != len(read_lines(gold.links)):
+        raise StepFailed(f"{gold.text} has {len(pairs)} lines, {gold.links} {len(read_lines(gold.links))}")
+    return pairs
+
+
 class Run(NamedTuple):
     system: System  # the row
     trained: System  # whose checkpoint is decoded: as a rule the same
@@ -118,11 +136,12 @@ def align(run: Run, gold: Gold, lowercase: bool, device: list[str]) -> dict[str,
     """AER, precision and recall of forced alignments of hand-aligned sentences."""
     from fairseq_attn_zoo.inspect import alignment_error_rate, read_alignments
 
-    sides = list(zip(*(line.split(" ||| ") for line in read_lines(gold.text)), strict=True))
-    files = [run.outputs / f"gold.{language}" for language in run.prepared.languages]
-    for file, side in zip(files, sides, strict=True):
+    pairs = read_gold(gold)
+    folder = folder_for(run.outputs, "gold", {"pairs": pairs})
+    files = [folder / f"text.{language}" for language in run.prepared.languages]
+    for file, side in zip(files, zip(*pairs, strict=True), strict=True):
         file.write_text("".join(f"{line.lower() if lowercase else line}\n" for line in side), encoding="utf-8")
-    links = run.outputs / "gold.align"
+    links = folder / "align"
 
     def write(unfinished: Path) -> None:
         command = [sys.executable, "-m", "fairseq_attn_zoo", "align", "--path", str(run.checkpoint)]
