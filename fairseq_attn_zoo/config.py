@@ -67,13 +67,14 @@ class RecurrentConfig(FairseqDataclass):
     max_target_positions: int = II("task.max_target_positions")
 
 
-# fields of every architecture that count something, and those that are probabilities
-COUNTS = ("_dim", "_size", "_layers")
+# The fields of every architecture that count something, with the most that makes sense, and those that are probabilities.
+# A slip of the finger beyond it would take the machine's memory, or an hour, before anything is said.
+COUNTS = {"_dim": 2**16, "_size": 2**16, "_layers": 2**6, "_positions": 2**20}
 PROBABILITIES = ("dropout", "_dropout_in", "_dropout_out")  # attention_cnn_dropout ends like the first
 
 
 def check_ranges(config: RecurrentConfig) -> None:
-    """Refuse sizes below 1 and probabilities outside [0, 1).
+    """Refuse sizes below 1 or beyond any use, and probabilities outside [0, 1).
 
     Raises:
         ValueError: one line that names the flag, its value and what it may be
@@ -81,8 +82,9 @@ def check_ranges(config: RecurrentConfig) -> None:
     for name, value in config.items():
         if value is None:
             continue
-        if name.endswith(COUNTS):
-            check_range(name, value, 1)
+        for ending, highest in COUNTS.items():
+            if name.endswith(ending):
+                check_range(name, value, 1, highest)
         if name.endswith(PROBABILITIES) and not 0 <= value < 1:
             raise ValueError(f"{flag(name)} is {value}; a dropout probability must be at least 0 and below 1")
 

@@ -1,8 +1,11 @@
 """fairseq's commands with the architectures of the package, as a user types them."""
 
 import math
+import os
 import re
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -339,6 +342,55 @@ def test_interactive_and_python_translate_raw_text_line_by_line(corpus, trained,
         assert "@@" not in found[number].best.detokenized
     model = ARCHITECTURES["gru_rnnsearch"].from_pretrained(str(folder), "checkpoint_best.pt", str(corpus.data), **text)
     assert model.translate(lines, beam=5) == [sentence.best.detokenized for sentence in found.values()]
+
+
+def test_interactive_reads_any_bytes_and_ends_lines_at_line_feeds_only(corpus, trained, generated, tmp_path):
+    """Characters that other programs take for the end of a line or of a file, and bytes that are no UTF-8."""
+    words = read_lines(corpus.codes.parent / "pieces" / "test.en")[0]
+    spaces = [
+        words.replace(" ", space) for space in ("\r", "\u2028", "\u2029", "\x85", "\x0b", "\x0c", "\x1c", "\t ", "\xa0")
+    ]
+    others = ["", "   ", "\r", "\0", "\u200f\u202e مرحبا", "👩\u200d👧 😀", "\ufffe", "\x1a", "\ufeff"]
+    text = b"".join(line.encode() + b"\n" for line in [words, *spaces, *others]) + b"\xff\xc3\n" + words.encode()
+    (tmp_path / "text").write_bytes(text)
+    flags = ("--path", trained("gru_rnnsearch").best, "--beam", 1, "--input", tmp_path / "text", "--buffer-size", 3)
+    found = translations(run("interactive", corpus.data, *USER_DIR, *flags, cwd=tmp_path))
+    assert list(found) == list(range(text.count(b"\n") + 1))
+    for number in (*range(1, 1 + len(spaces) - 2), len(found) - 1):  # fairseq makes nothing of the last two of these
+        assert found[number].best == found[0].best
+    for number in range(1 + len(spaces), len(found) - 1):
+        assert all(word == "<unk>" for word in found[number].source)
+
+
+def memory_mib(process: subprocess.Popen) -> float:
+    """Resident memory of a running process."""
+    return int(re.search(r"VmRSS:\s+(\d+)", Path(f"/proc/{process.pid}/status").read_text())[1]) / 1024
+
+
+def test_interactive_reads_twenty_thousand_lines_in_the_same_memory(corpus, trained, tmp_path):
+    count, early = 20_000, 4_000
+    known = [line for line in read_lines(corpus.codes.parent / "pieces" / "test.en") if len(line.split()) <= 8]
+    lines = [f"{known[number % len(known)]} {'the ' * (number % 7)}".strip() for number in range(count)]
+    write_lines(tmp_path / "text", lines)
+    settings = ("--path", trained("lstm_luong_attention").best, "--beam", 1, "--max-len-a", 0, "--max-len-b", 3)
+    batches = ("--input", tmp_path / "text", "--buffer-size", 400, "--batch-size", 400)
+    command = (sys.executable, "-m", "fairseq_cli.interactive", corpus.data, *USER_DIR, *settings, *batches)
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    numbers, sizes = [], []
+    with subprocess.Popen(
+        list(map(str, command)), stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, encoding="utf-8", env=environment
+    ) as process:
+        for line in process.stdout:
+            kind, _, text = line.partition("\t")
+            if kind.startswith("S-"):
+                numbers.append(int(kind[2:]))
+                assert text.replace("<unk>", "").split() == [
+                    word for word in lines[numbers[-1]].split() if word in text.split()
+                ]
+                if len(numbers) in (early, count):
+                    sizes.append(memory_mib(process))
+    assert numbers == list(range(count))
+    assert sizes[1] - sizes[0] < 40
 
 
 def test_python_translates_like_generate(corpus, trained, generated):

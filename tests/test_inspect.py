@@ -7,6 +7,8 @@ import numpy as np
 import pytest
 import torch
 from commands import LONGEST, read_lines, write_lines
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 from zoo import dictionary, random_batch, tiny_model, variant_name, variants
 
 from fairseq_attn_zoo.cli import main, read_lexicon, without_unknown
@@ -208,6 +210,30 @@ def test_as_many_lines_come_out_as_go_in_and_in_order(command, pieces, tmp_path,
     expected = read_lines(alone)
     assert [found[0], found[2], *found[5:9]] == expected
     assert found[1] == found[3] == found[4] == found[9] == ""
+
+
+lines_of_bytes = st.one_of(
+    st.text(st.characters(exclude_characters="\n", exclude_categories=["Cs"]), max_size=30).map(str.encode),
+    st.binary(max_size=20).map(lambda data: data.replace(b"\n", b"")),
+    st.sampled_from(
+        [b"", b" ", b"\r", b"\xef\xbb\xbf", b"a " * 10_000, "👩‍👩‍👧‍👦".encode(), "\u2028\u2029\x85".encode()]
+    ),
+)
+
+
+@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(lines=st.lists(lines_of_bytes, min_size=1, max_size=6), ended=st.booleans())
+def test_any_lines_of_bytes_get_a_line_each(command, pieces, tmp_path, lines, ended):
+    """A known sentence behind each of them is translated as it is alone."""
+    known = read_lines(pieces / "test.en")[0]
+    assert command("translate", "--input", pieces / "test1.en", "--output", tmp_path / "alone", "--beam", 1) == 0
+    text = b"\n".join(part for line in lines for part in (line, known.encode())) + b"\n" * ended
+    (tmp_path / "in").write_bytes(text)
+    (tmp_path / "out").unlink(missing_ok=True)
+    assert command("translate", "--input", tmp_path / "in", "--output", tmp_path / "out", "--beam", 1) == 0
+    found = read_lines(tmp_path / "out")
+    assert len(found) == 2 * len(lines)
+    assert found[1::2] == read_lines(tmp_path / "alone") * len(lines)
 
 
 def test_alignments_are_those_of_fairseqs_scorer(command, generated, pieces, tmp_path):

@@ -267,6 +267,22 @@ def test_half_precision_stays_close(variant, dtype):
 
 
 @every_variant
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_half_precision_stays_close_at_the_edges(variant, dtype):
+    """The longest sentence that the model reads, one of a single token, and one of nothing but padding."""
+    name, flags = variant
+    model = tiny_model(name, keep_initial_values=True, **flags).float()
+    longest, _ = model.max_positions()
+    sources = pad_batch(random_batch([longest, 1, 1]), left=True)
+    sources[2] = dictionary().pad()
+    targets = pad_batch(teacher_forced(random_batch([longest, 1, 3])))
+    expected = model(sources, None, targets)[0].softmax(-1)
+    half = model.to(dtype)(sources, None, targets)[0].float().softmax(-1)
+    assert half.isfinite().all()
+    torch.testing.assert_close(half, expected, rtol=0, atol=0.05)
+
+
+@every_variant
 @pytest.mark.parametrize("half", ["model", "autocast"])
 def test_gradients_in_half_precision_are_close(variant, half):
     """All in bfloat16, and mixed under autocast as ``--amp`` does it."""

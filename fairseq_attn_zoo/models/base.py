@@ -384,12 +384,22 @@ class RecurrentModel(FairseqEncoderDecoderModel):
 
     @classmethod
     def build_embedding(cls, dictionary, width: int, path: str | None) -> nn.Embedding:
-        """An embedding matrix, its known words read from ``path`` if there is one; padding is zero."""
+        """An embedding matrix, its known words read from ``path`` if there is one; padding is zero.
+
+        Raises:
+            ValueError: if the file is not one of embeddings, or of another width
+        """
         embedding = nn.Embedding(len(dictionary), width, padding_idx=dictionary.pad())
         cls.initialize_embedding(embedding.weight.data)
         nn.init.zeros_(embedding.weight[dictionary.pad()])
         if path:
-            pretrained = utils.parse_embedding(path)
+            try:
+                pretrained = utils.parse_embedding(path)
+            except (OSError, ValueError, StopIteration) as error:
+                raise ValueError(
+                    f"{path} cannot be read as embeddings ({type(error).__name__}: {error}); it wants a first line with "
+                    "its numbers of words and values, then a word and its values a line"
+                ) from None
             for word, values in pretrained.items():
                 if len(values) != width:
                     raise ValueError(

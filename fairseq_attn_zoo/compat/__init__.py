@@ -1,0 +1,30 @@
+"""What today's Python and PyTorch need of fairseq 0.12: each patch with its reason, nothing more."""
+
+from .checkpoints import (
+    allow_checkpoint_types,
+    keep_counting_bad_epochs,
+    name_bad_checkpoints,
+    save_checkpoints_whole,
+)
+from .data import end_lines_at_line_feeds, keep_last_batch, resume_with_the_same_batches
+from .machines import let_workers_meet_without_a_gpu, refuse_fp16_without_a_gpu
+from .user_dir import know_this_package_by_every_path
+
+PATCHES = (
+    allow_checkpoint_types,
+    name_bad_checkpoints,
+    save_checkpoints_whole,
+    keep_counting_bad_epochs,
+    end_lines_at_line_feeds,
+    keep_last_batch,
+    resume_with_the_same_batches,
+    let_workers_meet_without_a_gpu,
+    refuse_fp16_without_a_gpu,
+    know_this_package_by_every_path,
+)
+
+
+def apply() -> None:
+    """Apply every patch, once."""
+    for patch in PATCHES:
+        patch()

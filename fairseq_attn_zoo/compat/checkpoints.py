@@ -1,0 +1,173 @@
+"""Checkpoints: what may be in one, what is said of a bad one, and how one is written."""
+
+import argparse
+import contextlib
+import functools
+import importlib
+import os
+import pickle
+import re
+import shutil
+import sys
+from collections.abc import Callable, Iterator
+
+import numpy as np
+import torch
+from fairseq import checkpoint_utils
+from fairseq.file_io import PathManager
+from fairseq.trainer import Trainer
+
+
+def allow_checkpoint_types() -> None:
+    """Let ``torch.load`` read fairseq's checkpoints, and nothing more than those.
+
+    Since PyTorch 2.6 it refuses every type that is not plain data. Besides plain data, fairseq's checkpoints hold the
+    ``argparse.Namespace`` of the command line (architectures of fairseq's old style, such as ``lstm``) and NumPy arrays
+    of integers (the counts of ``--eval-bleu``). A checkpoint that asks for any other type is still refused, before any
+    of its code runs.
+    """
+    counts = np.zeros(1, dtype=np.int64)
+    rebuild_array = counts.__reduce__()[0]
+    torch.serialization.add_safe_globals([argparse.Namespace, rebuild_array, np.ndarray, np.dtype, type(counts.dtype)])
+
+
+def name_bad_checkpoints() -> None:
+    """Say in one line which checkpoint was refused or is broken, and what to do.
+
+    PyTorch's own words advise to turn the check off, which is the one thing not to do with a stranger's file, and do
+    not name the file.
+    """
+    if hasattr(checkpoint_utils.load_checkpoint_to_cpu, "names_bad_checkpoints"):
+        return
+    original = checkpoint_utils.load_checkpoint_to_cpu
+
+    @functools.wraps(original)
+    def load_checkpoint_to_cpu(path, *args, **kwargs):
+        try:
+            return original(path, *args, **kwargs)
+        except pickle.UnpicklingError as error:
+            wanted = re.search(r"GLOBAL (\S+)", str(error))
+            what = wanted.group(1) if wanted else "something that is not plain data"
+            raise ValueError(
+                f"{path} was refused and nothing in it was run: it holds {what}, which fairseq's checkpoints do not "
+                "hold; use a checkpoint that fairseq-train wrote, from a source you trust"
+            ) from None
+        except (EOFError, RuntimeError, OSError) as error:
+            cut_off = (
+                isinstance(error, EOFError) or "PytorchStreamReader" in str(error) or "Invalid argument" in str(error)
+            )
+            if not cut_off:
+                raise
+            raise ValueError(
+                f"{path} is not a whole checkpoint (the file was cut off or damaged); use another one, for example "
+                "checkpoint_last.pt of the same folder, or copy it again"
+            ) from None
+
+    load_checkpoint_to_cpu.names_bad_checkpoints = True
+    checkpoint_utils.load_checkpoint_to_cpu = load_checkpoint_to_cpu
+
+
+def save_checkpoints_whole() -> None:
+    """Never leave half a file under a checkpoint's name, and say what to do when the disk is full.
+
+    fairseq writes a checkpoint aside and renames it, but then copies it byte by byte over ``checkpoint_last.pt``: a run
+    that is killed there cannot resume. When writing fails it writes again behind the half that is there.
+    """
+    if hasattr(checkpoint_utils.torch_persistent_save, "saves_whole"):
+        return
+    original_save, original_copy = checkpoint_utils.torch_persistent_save, PathManager.copy
+
+    @functools.wraps(original_save)
+    def torch_persistent_save(obj, filename, async_write=False):
+        if async_write or not PathManager.supports_rename(filename):
+            return original_save(obj, filename, async_write)
+        with written_aside(filename) as aside, open(aside, "wb") as file:
+            torch.save(obj, file)
+
+    @functools.wraps(original_copy)
+    def copy(src_path, dst_path, overwrite=False):
+        if not PathManager.supports_rename(dst_path):
+            return original_copy(src_path, dst_path, overwrite)
+        with written_aside(dst_path) as aside:
+            shutil.copyfile(src_path, aside)
+        return True
+
+    torch_persistent_save.saves_whole = True
+    checkpoint_utils.torch_persistent_save = torch_persistent_save
+    PathManager.copy = staticmethod(copy)
+
+
+@contextlib.contextmanager
+def written_aside(path: str) -> Iterator[str]:
+    """The name of a file beside ``path`` that takes its place once it is whole.
+
+    Raises:
+        OSError: if it could not be written; what stood at ``path`` is still there
+    """
+    aside = f"{path}.tmp"
+    try:
+        yield aside
+        os.replace(aside, path)
+    except (OSError, RuntimeError) as error:  # PyTorch's writer turns the first into the second
+        with contextlib.suppress(OSError):
+            os.remove(aside)
+        cause = error if isinstance(error, OSError) else error.__context__
+        reason = (isinstance(cause, OSError) and cause.strerror) or str(error).split("\n")[0]
+        raise OSError(
+            f"{path} could not be written ({reason}); the checkpoints saved before it are whole: make room, then start "
+            "the same command again, and it goes on from the last of them"
+        ) from None
+
+
+def keep_counting_bad_epochs() -> None:
+    """Let a training that goes on stop, and slow down, where it would have without the stop.
+
+    fairseq counts the epochs without progress of ``--patience`` in the process only; of ``reduce_lr_on_plateau`` it saves
+    the best loss but not the count, and saves before the scheduler has heard of the epoch's loss.
+    """
+    if hasattr(checkpoint_utils.load_checkpoint, "keeps_counting"):
+        return
+    load, save = checkpoint_utils.load_checkpoint, Trainer.save_checkpoint
+
+    @functools.wraps(save)
+    def save_checkpoint(self, filename, extra_state):
+        plateau = plateau_of(self)
+        counts = {
+            "patience": vars(should_stop_early()).copy(),
+            "plateau": plateau and {name: plateau.state_dict()[name] for name in PLATEAU_COUNTS},
+        }
+        return save(self, filename, {**extra_state, "counts": counts})
+
+    @functools.wraps(load)
+    def load_checkpoint(cfg, trainer, **arguments):
+        extra_state, iterator = load(cfg, trainer, **arguments)
+        counts = (extra_state or {}).get("counts")
+        if counts is None or cfg.reset_optimizer or cfg.reset_lr_scheduler or cfg.reset_meters:
+            return extra_state, iterator
+        vars(should_stop_early()).update(counts["patience"])
+        plateau = plateau_of(trainer)
+        if plateau and counts["plateau"]:
+            plateau.load_state_dict(counts["plateau"])
+            if iterator.iterations_in_epoch == 0:  # saved at the end of an epoch
+                trainer.lr_step(iterator.epoch - 1, extra_state["val_loss"])
+        return extra_state, iterator
+
+    load_checkpoint.keeps_counting = True
+    Trainer.save_checkpoint = save_checkpoint
+    checkpoint_utils.load_checkpoint = load_checkpoint
+
+
+PLATEAU_COUNTS = ("best", "num_bad_epochs", "cooldown_counter", "last_epoch")
+
+
+def plateau_of(trainer: Trainer) -> torch.optim.lr_scheduler.ReduceLROnPlateau | None:
+    """PyTorch's scheduler inside fairseq's, if it is that one."""
+    scheduler = getattr(trainer.lr_scheduler, "lr_scheduler", None)
+    return scheduler if isinstance(scheduler, torch.optim.lr_scheduler.ReduceLROnPlateau) else None
+
+
+def should_stop_early() -> Callable:
+    """The function of the running fairseq-train that keeps the count of ``--patience`` in its attributes."""
+    running = sys.modules["__main__"]
+    found = getattr(running, "should_stop_early", None)
+    return found if callable(found) else importlib.import_module("fairseq_cli.train").should_stop_early
