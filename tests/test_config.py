@@ -32,6 +32,15 @@ every_architecture = pytest.mark.parametrize("name", sorted(ARCHITECTURES))
             "decoder_maxout_size": 500,
             "attention_dim": 1000,
         },
+        "gru_coverage": {
+            "encoder_embed_dim": 620,
+            "decoder_embed_dim": 620,
+            "encoder_hidden_size": 1000,
+            "decoder_hidden_size": 1000,
+            "decoder_maxout_size": 500,
+            "attention_dim": 1000,
+            "attention_max_fertility": 2,
+        },
         "gru_rnnencdec": {"encoder_embed_dim": 620, "encoder_hidden_size": 1000, "decoder_maxout_size": 500},
         "lstm_luong_attention": {
             "encoder_embed_dim": 512,

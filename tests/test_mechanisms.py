@@ -5,7 +5,7 @@ import torch
 from fairseq.models import MODEL_DATACLASS_REGISTRY
 from zoo import ARCHITECTURES, dictionary, pad_batch, random_batch, teacher_forced, tiny_model
 
-from fairseq_attn_zoo.attention import DotAttention
+from fairseq_attn_zoo.attention import AdditiveAttention, DotAttention
 
 EXACT = {"rtol": 0, "atol": 0}
 
@@ -39,7 +39,8 @@ def gradients(model, inputs) -> dict[str, torch.Tensor]:
         "attention_score": {"lstm_luong_attention"},
         "attention_cnn_dropout": {"lstm_cky_attention"},
         "attention_relu_after_sum": {"lstm_cky_attention"},
-        "decoder_maxout_size": {"gru_rnnencdec", "gru_rnnsearch"},
+        "attention_max_fertility": {"gru_coverage"},
+        "decoder_maxout_size": {"gru_rnnencdec", "gru_rnnsearch", "gru_coverage"},
     }.items(),
 )
 def test_a_flag_exists_only_where_it_is_read(flag, architectures):
@@ -61,9 +62,21 @@ def test_a_flag_exists_only_where_it_is_read(flag, architectures):
             {"share_decoder_input_output_embed": True, "no_decoder_lstm": True},
             r"--share-decoder-input-output-embed is for the decoder LSTM's embeddings",
         ),
-        ("lstm_kv_attention", {"decoder_hidden_size": 7}, r"decoder state is cut into two halves.* 7, is odd"),
-        ("lstm_kv_attention", {"encoder_hidden_size": 5}, r"encoder direction is cut into two halves.* 5, is odd"),
-        ("lstm_kv_modified_init", {"decoder_hidden_size": 7}, r"decoder state is cut into two halves.* 7, is odd"),
+        (
+            "lstm_kv_attention",
+            {"decoder_hidden_size": 7},
+            r"--decoder-hidden-size is 7, which is odd.*decoder state is cut into two halves",
+        ),
+        (
+            "lstm_kv_attention",
+            {"encoder_hidden_size": 5},
+            r"--encoder-hidden-size is 5, which is odd.*encoder direction is cut into two halves",
+        ),
+        (
+            "lstm_kv_modified_init",
+            {"decoder_hidden_size": 7},
+            r"--decoder-hidden-size is 7, which is odd.*decoder state is cut into two halves",
+        ),
         (
             "lstm_cky_baseline",
             {"encoder_hidden_size": 6},
@@ -72,10 +85,11 @@ def test_a_flag_exists_only_where_it_is_read(flag, architectures):
         (
             "lstm_cky_attention",
             {"encoder_hidden_size": 7, "decoder_hidden_size": 7},
-            r"deduction unit halves its states.* 7, is odd",
+            r"--encoder-hidden-size is 7, which is odd.*deduction unit halves its states",
         ),
         ("lstm_cky_attention", {"attention_cnn_dropout": 1.0}, r"--attention-cnn-dropout is 1.0"),
         ("lstm_fine_grained", {"attention_keep_mib": -1}, r"--attention-keep-mib is -1; it must be at least 0"),
+        ("gru_coverage", {"attention_max_fertility": 0}, r"--attention-max-fertility is 0; it must be at least 1"),
     ],
 )
 def test_a_value_that_does_not_fit_is_refused_in_one_line(name, flags, message):
@@ -323,3 +337,53 @@ def test_every_dimension_has_its_own_distribution_over_the_source():
     assert (weights.movedim(2, 1)[inputs[0] == dictionary().pad()] == 0).all()
     assert weights[0, 0].std(dim=1).min() > 1e-3  # not one score for all dimensions
     torch.testing.assert_close(weights.mean(3), extra["attn"][0])
+
+
+# Tu et al. (2016)
+
+
+@pytest.mark.parametrize("most", [1, 2, 5])
+def test_every_fertility_starts_at_half_of_the_largest(most):
+    model = untouched("gru_coverage", attention_max_fertility=most)
+    memory = model.encoder(batch()[0])["sentences"].memory
+    assert (memory.fertility == most / 2).all()
+    assert 0 < model.decoder.network.attention.coverage_projection.weight.abs().max() < 0.01
+
+
+@pytest.mark.parametrize("most", [1, 3])
+def test_coverage_is_the_sum_of_the_weights_so_far_divided_by_the_fertility(most):
+    model = tiny_model("gru_coverage", attention_max_fertility=most)
+    inputs = batch()
+    _, extra = model(*inputs, need_trace=True)
+    weights, coverage = extra["trace"]["source"], extra["trace"]["source_coverage"]
+    torch.testing.assert_close(weights, extra["attn"][0], **EXACT)
+    fertility = weights.cumsum(1) / coverage  # N x T x S; no number at padding
+    real = inputs[0] != dictionary().pad()
+    for row in range(len(real)):
+        of_row = fertility[row][:, real[row]]
+        torch.testing.assert_close(of_row, of_row[:1].expand_as(of_row))  # the same for every target word
+        assert of_row.min() > 0 and of_row.max() < most
+        assert (coverage[row][:, ~real[row]] == 0).all()
+
+
+def test_coverage_that_is_not_read_leaves_rnnsearch():
+    model = tiny_model("gru_coverage")
+    attention = model.decoder.network.attention
+    torch.nn.init.zeros_(attention.coverage_projection.weight)
+    inputs = batch()
+    covered, _ = model(*inputs)
+    plain = AdditiveAttention(query_size=8, source_size=12, attention_size=6).double()
+    plain.load_state_dict(attention.state_dict(), strict=False)
+    model.decoder.network.attention = plain
+    model.encoder.begin = model.decoder.network.begin
+    torch.testing.assert_close(model(*inputs)[0], covered)
+
+
+def test_coverage_is_summed_in_float32_where_the_model_is_in_half_precision():
+    attention = tiny_model("gru_coverage").to(torch.bfloat16).decoder.network.attention
+    states = torch.ones(1, 1, attention.context_size, dtype=torch.bfloat16)
+    memory, query = attention.memorize(states, torch.zeros(1, 1, dtype=torch.bool)), states.new_ones(1, 8)
+    coverage = attention.nothing_attended(memory)
+    for _ in range(1000):  # words, each of weight 1
+        _, _, coverage = attention.attend(query, memory, None, coverage)
+    torch.testing.assert_close(coverage, 1000 / memory.fertility, rtol=1e-4, atol=0)

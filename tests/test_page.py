@@ -189,6 +189,28 @@ def test_the_menu_picks_a_hop_or_dimension(view, weights, names):
         assert shows(tab, words, array[row, :, int(name.split()[2]) - 1])
 
 
+def test_the_axis_of_coverage_ends_at_the_largest_sum_and_that_of_weights_at_1(view):
+    coverage = 3 * random_weights(3, 5)
+    found = trace(source=random_weights(3, 5), source_coverage=coverage)
+    tab = view(page(found))
+    row, column = np.unravel_index(coverage.argmax(), coverage.shape)
+    move_to(tab, in_translation(tab, TARGET[row]))
+    menu = tab.get_by_label("attention:")
+    assert menu.locator("option").all_inner_texts() == ["alignment", "coverage after the word"]
+    assert shows(tab, SOURCE, found.alignment[row])
+
+    def lengths():
+        found = sorted(boxes(tab, "[aria-roledescription=bar]"), key=lambda bar: bar["top"])
+        return [(bar["right"] - bar["left"]) / 260 for bar in found]  # of the axis
+
+    menu.select_option("coverage after the word")
+    assert becomes(lengths, pytest.approx((coverage[row] / coverage.max()).tolist(), abs=0.01))
+    move_to(tab, boxes(tab, "[aria-roledescription=bar]")[column])
+    assert tooltip(tab) == [SOURCE[column], f"{coverage.max():.3f}"]
+    menu.select_option("alignment")
+    assert shows(tab, SOURCE, found.alignment[row])
+
+
 def test_a_chart_shows_every_span(view):
     chart = random_weights(3, 5, 5)
     joint = random_weights(3, 5)[::-1]

@@ -163,6 +163,7 @@ def random_weights(*shape):
 
 MECHANISMS = {
     "plain": {"source": random_weights(3, 4)},
+    "coverage": {"source": random_weights(3, 4), "source_coverage": 3 * random_weights(3, 4)},
     "hops": {"source_hops": random_weights(3, 4, 2), "target_hops": random_weights(3, 3, 1)},
     "dimensions": {"source_dimensions": random_weights(3, 4, 5)},
     "chart": {"source_joint": random_weights(3, 4), "source_chart": random_weights(3, 4, 4)},
@@ -173,6 +174,7 @@ MECHANISMS = {
     "mechanism, names",
     [
         ("plain", {"matrix"}),
+        ("coverage", {"matrix"}),
         ("hops", {"matrix", "hops"}),
         ("dimensions", {"matrix", "dimensions"}),
         ("chart", {"matrix", "chart", "tree"}),
@@ -214,7 +216,12 @@ def test_the_page_holds_everything_and_loads_nothing(tmp_path, mechanism):
     found = trace(**MECHANISMS[mechanism])
     html = save_chart(page(found), tmp_path / "page.html").read_text(encoding="utf-8")
     assert not re.search(r"<(script|link)[^>]*(src|href)=", html)
-    names = {"plain": ["alignment"], "hops": ["target hop 1", "source hop 2"], "dimensions": ["source dimension 5"]}
+    names = {
+        "plain": ["alignment"],
+        "coverage": ["alignment", "coverage after the word"],
+        "hops": ["target hop 1", "source hop 2"],
+        "dimensions": ["source dimension 5"],
+    }
     for name in names.get(mechanism, ["words, in the joint softmax", "spans by first word and length"]):
         assert name in html
     assert "猫" in html or "\\u732b" in html

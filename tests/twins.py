@@ -3,7 +3,7 @@
 from typing import NamedTuple
 
 import torch
-from naive import bahdanau, choi, luong, mino, simon, watanabe
+from naive import bahdanau, choi, luong, mino, simon, tu, watanabe
 
 
 def cells(rnn: torch.nn.RNNBase) -> list[dict]:
@@ -43,6 +43,15 @@ def bahdanau_parameters(model) -> dict:
         parameters["V"] = decoder.attention.source_projection.weight
         parameters["v"] = decoder.attention.energy
     return parameters
+
+
+def tu_parameters(model) -> dict:
+    attention = model.decoder.network.attention
+    return {
+        **bahdanau_parameters(model),
+        "V_a": attention.coverage_projection.weight,
+        "U_f": attention.fertility_projection.weight,
+    }
 
 
 def lstm_cells(decoder) -> list[dict]:
@@ -200,6 +209,10 @@ def twin(name: str, model, flags: dict, source: list[int], target: list[int]) ->
         if variant == "att-y-2d":
             return Expected(logits, weights.mean(-1), {"source_dimensions": weights})
         return Expected(logits, weights, {"source": weights})
+    if name == "gru_coverage":
+        largest = model.decoder.network.attention.max_fertility
+        logits, weights, coverage = tu.coverage(tu_parameters(model), x, y, largest)
+        return Expected(logits, weights, {"source": weights, "source_coverage": coverage})
     if name == "gru_rnnsearch":
         logits, weights = bahdanau.rnnsearch(bahdanau_parameters(model), x, y)
     elif name == "lstm_luong_attention":

@@ -10,6 +10,7 @@ once a word (:meth:`forward`). The letters of the shapes are the same everywhere
 from .additive import AdditiveAttention
 from .base import AttentionMechanism, AttentionMemory, masked_softmax
 from .cky import CKYAttention
+from .coverage import CoverageAttention
 from .fine_grained import FineGrainedAttention, WordAwareAttention
 from .key_value import HalfScoredAttention, KeyValueAttention, MergedSourceAttention, SharedMemoryAttention
 from .luong import ConcatAttention, DotAttention, GeneralAttention
@@ -21,6 +22,7 @@ __all__ = [
     "AttentionMemory",
     "CKYAttention",
     "ConcatAttention",
+    "CoverageAttention",
     "DotAttention",
     "FineGrainedAttention",
     "GeneralAttention",

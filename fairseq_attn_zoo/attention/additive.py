@@ -44,16 +44,18 @@ class AdditiveAttention(AttentionMechanism):
         return additive_score(self.query_projection(query), memory.keys, self.energy)
 
 
-def additive_score(query: Tensor, keys: Tensor, energy: Tensor) -> Tensor:
-    """``energy . tanh(query + key)`` for every pair.
+def additive_score(query: Tensor, keys: Tensor, energy: Tensor, pairs: Tensor | None = None) -> Tensor:
+    """``energy . tanh(query + key)`` for every pair; with ``pairs``, ``energy . tanh(query + key + pair)``.
 
     Args:
         query: projected queries, B x R x A
         keys: projected source states, B x S x A
         energy: A
+        pairs: what depends on both, B x R x S x A; overwritten
 
     Returns:
         B x R x S
     """
-    hidden = (query.unsqueeze(2) + keys.unsqueeze(1)).tanh_()  # B x R x S x A
-    return torch.matmul(hidden, energy)
+    query, keys = query.unsqueeze(2), keys.unsqueeze(1)
+    hidden = query + keys if pairs is None else pairs.add_(keys).add_(query)  # B x R x S x A
+    return torch.matmul(hidden.tanh_(), energy)

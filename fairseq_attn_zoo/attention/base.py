@@ -93,6 +93,29 @@ class AttentionMechanism(nn.Module):
         """
         return [None] * embedded.size(1)
 
+    # --- what is remembered of the source positions attended to -------------------------------------------------------
+
+    def nothing_attended(self, memory: Any) -> Tensor | None:
+        """What is remembered before the first word, B rows; None for a mechanism that forgets where it has looked."""
+        return None
+
+    def attend(
+        self, query: Tensor, memory: Any, word: Any, attended: Tensor | None
+    ) -> tuple[Tensor, Any, Tensor | None]:
+        """:meth:`forward` for one word of a decoder that goes word by word.
+
+        Args:
+            query: N x D
+            memory: what :meth:`memorize` returned
+            word: the item of :meth:`read_words` for this word
+            attended: what is remembered of the words before, N rows
+
+        Returns:
+            context and weights of :meth:`forward`, and what is remembered after this word
+        """
+        context, weights = self(query, memory, word)
+        return context, weights, attended
+
     # --- what is shown of the weights ---------------------------------------------------------------------------------
 
     def alignment(self, weights: Any) -> Tensor:

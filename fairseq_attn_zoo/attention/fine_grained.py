@@ -102,13 +102,13 @@ class WordAwareAttention(AttentionMechanism):
         rows = rows_of_sentences(query, memory)  # B x R x A
         arguments = (rows, self.energy, *memory)
         if word.recompute:
-            context, weights = checkpoint(self.attend, *arguments, use_reentrant=False, preserve_rng_state=False)
+            context, weights = checkpoint(self.weigh, *arguments, use_reentrant=False, preserve_rng_state=False)
         else:
-            context, weights = self.attend(*arguments)
+            context, weights = self.weigh(*arguments)
         return context.flatten(0, 1), weights.flatten(0, 1)
 
     @staticmethod
-    def attend(query: Tensor, energy: Tensor, keys: Tensor, values: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
+    def weigh(query: Tensor, energy: Tensor, keys: Tensor, values: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
         """Contexts B x R x d and weights B x R x S of the hidden layer's inputs: B x R x A and B x S x A."""
         weights = masked_softmax(additive_score(query, keys, energy), mask.unsqueeze(1))
         return torch.bmm(weights, values), weights
@@ -122,7 +122,7 @@ class FineGrainedAttention(WordAwareAttention):
         return nn.Parameter(torch.empty(source_size, attention_size))
 
     @staticmethod
-    def attend(query: Tensor, energy: Tensor, keys: Tensor, values: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
+    def weigh(query: Tensor, energy: Tensor, keys: Tensor, values: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
         """Contexts B x R x d and weights B x R x S x d."""
         hidden = torch.tanh(query.unsqueeze(2) + keys.unsqueeze(1))  # B x R x S x A
         scores = nn.functional.linear(hidden, energy)  # B x R x S x d

@@ -47,10 +47,9 @@ class AttendThenUpdateDecoder(RecurrentDecoder):
         self.readout = readout
 
     def begin(self, encoded: EncoderOutput, padding_mask: Tensor) -> tuple[AttentionMemory, DecoderState]:
-        state = self.initial_state(encoded)
-        return (
-            self.attention.memorize(encoded.states, padding_mask),
-            state._replace(history=self.attention.empty_history(padding_mask)),
+        memory = self.attention.memorize(encoded.states, padding_mask)
+        return memory, self.initial_state(encoded)._replace(
+            history=self.attention.empty_history(padding_mask), attended=self.attention.nothing_attended(memory)
         )
 
     def forward(
@@ -61,14 +60,15 @@ class AttendThenUpdateDecoder(RecurrentDecoder):
         need_weights: bool = False,
         need_trace: bool = False,
     ) -> DecoderOutput:
-        layers, history = state.layers, self.attention.extend_history(state.history, words.ids)
+        layers, attended = state.layers, state.attended
+        history = self.attention.extend_history(state.history, words.ids)
         memory = self.attention.share(memory)
         log = WeightLog(self.attention, need_weights, need_trace)
         read = self.attention.read_words(words.embedded, history, memory)
         queries, contexts, states = [], [], []
         for word, projected in zip(read, self.cells.project_input(words.embedded).unbind(dim=1), strict=True):
             query = layers[-1][0]  # s_{i-1}
-            context, weights = self.attention(query, memory, word)
+            context, weights, attended = self.attention.attend(query, memory, word, attended)
             layers = self.cells(projected, context, layers, self.dropout)
             log.add(weights)
             queries.append(query)
@@ -82,7 +82,7 @@ class AttendThenUpdateDecoder(RecurrentDecoder):
             if self.training and words.embedded.size(1) == 1:
                 features = join_unread_state(features, layers)
         return DecoderOutput(
-            self.dropout(features), state._replace(layers=layers, history=history), log.weights, log.trace
+            self.dropout(features), DecoderState(layers, None, history, attended), log.weights, log.trace
         )
 
 

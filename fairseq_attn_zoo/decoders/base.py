@@ -24,6 +24,7 @@ class DecoderState(NamedTuple):
     layers: tuple[CellState, ...]  # bottom layer first; the hidden state, then the cell of an LSTM: N x H
     attentional: Tensor | None = None  # a_{i-1}, N x H, where it is fed back
     history: Tensor | None = None  # ids of the words read so far, N x words, where attention reads them
+    attended: Tensor | None = None  # where attention has looked, N x S x ..., where it remembers that
 
 
 class DecoderOutput(NamedTuple):

@@ -1,7 +1,7 @@
 """Figures of attention weights, drawn with Altair and saved with vl-convert: no browser is needed.
 
 :func:`figures` draws the papers' kinds of figure from a trace, and :func:`page` is the one to explore: the word under the
-pointer shows its weights, and a menu picks hop, dimension or softmax.
+pointer shows its weights, and a menu picks hop, dimension, softmax or coverage.
 
 Fonts: vl-convert brings its own font for Latin, Greek and Cyrillic, and takes every other character from the fonts of
 the system. For Japanese, Chinese or Korean words in a PNG a font that holds them must be installed (Debian and Ubuntu:
@@ -230,8 +230,8 @@ def page(trace: Trace) -> alt.TopLevelMixin:
     """A figure to explore; save it as .html.
 
     The word of the translation that the pointer was on last shows what it attended to: a bar for each position, of the hop,
-    dimension or softmax that the menu picks, and, of a CKY chart, every span. Of more than 64 dimensions the menu has those
-    that hold the largest single weights.
+    dimension or softmax that the menu picks, or the coverage after the word, and, of a CKY chart, every span. Of more than
+    64 dimensions the menu has those that hold the largest single weights.
     """
     trace = replace(trace, source=_showable(trace.source), target=_showable(trace.target))
     layers = dict(_layers(trace))
@@ -256,6 +256,9 @@ def page(trace: Trace) -> alt.TopLevelMixin:
         for row in range(len(trace.target))
     ]
     longest = max(len(words) for words, _ in layers.values())
+    # Weights end at 1, coverage where its largest sum does: an axis for each.
+    ends = {name: max(1, round(float(weights.max()), 4)) for name, (_, weights) in layers.items()}
+    end: Any = alt.ExprRef(f"{json.dumps(ends)}[layer]") if "source_coverage" in trace.weights else 1
     bars = (
         alt.Chart(alt.Data(values=rows))
         .transform_filter("datum.layer == layer")
@@ -265,7 +268,7 @@ def page(trace: Trace) -> alt.TopLevelMixin:
         .mark_bar(color="black")
         .encode(
             y=alt.Y("position:O", scale=alt.Scale(domain=list(range(longest))), axis=None),
-            x=alt.X("weight:Q", scale=alt.Scale(domain=[0, 1]), title="weight"),
+            x=alt.X("weight:Q", scale=alt.Scale(domainMin=0, domainMax=end), title="weight"),
             tooltip=["word:N", alt.Tooltip("weight:Q", format=".3f")],
         )
     )
@@ -382,6 +385,8 @@ def _layers(trace: Trace) -> Iterator[tuple[str, tuple[Sequence[str], np.ndarray
         side, kind = name.partition("_")[::2]
         if name == "source_joint":
             yield "words, in the joint softmax", (words, weights)
+        elif name == "source_coverage":
+            yield "coverage after the word", (words, weights)
         elif weights.ndim == 3 and kind != "chart":
             singular = {"hops": "hop", "dimensions": "dimension"}[kind]
             for number in most_peaked(weights, 64) if kind == "dimensions" else range(weights.shape[2]):

@@ -15,9 +15,10 @@ class Trace:
 
     In every array the first dimension is the target token that was predicted and the second what was attended to:
 
-    ``source`` (T x S), ``source_hops`` (T x S x hops), ``source_dimensions`` (T x S x d), ``source_joint`` (T x S) and
-    ``source_chart`` (T x S x S: first word of a span, its length less 1) over source tokens; ``target_hops``
-    (T x T x hops) over the target words read so far, of which number 0 is the beginning of the sentence.
+    ``source`` (T x S), ``source_coverage`` (T x S: sums over the words so far, which may exceed 1), ``source_hops``
+    (T x S x hops), ``source_dimensions`` (T x S x d), ``source_joint`` (T x S) and ``source_chart`` (T x S x S: first word
+    of a span, its length less 1) over source tokens; ``target_hops`` (T x T x hops) over the target words read so far, of
+    which number 0 is the beginning of the sentence.
     """
 
     architecture: str

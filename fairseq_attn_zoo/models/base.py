@@ -17,7 +17,7 @@ from fairseq.models import (
 )
 from torch import Tensor, nn
 
-from ..config import RecurrentConfig, check_ranges, dropout_or_default
+from ..config import RecurrentConfig, check_ranges, dropout_or_default, flag
 from ..decoders import DecoderState, RecurrentDecoder, TargetWords, map_tensors
 from ..encoders import RecurrentEncoder, TwoStackEncoder
 
@@ -255,6 +255,8 @@ class RecurrentModel(FairseqEncoderDecoderModel):
     has_attention = True
     # Whether the encoder's two directions, side by side, must be as wide as the decoder.
     joins_directions = False
+    # Sizes that must be even -> why.
+    even_sizes: dict[str, str] = {}
 
     @classmethod
     def build_networks(
@@ -303,6 +305,9 @@ class RecurrentModel(FairseqEncoderDecoderModel):
             ValueError: if a flag is out of range or two sizes do not fit together
         """
         check_ranges(cfg)
+        for name, reason in cls.even_sizes.items():
+            if cfg[name] % 2:
+                raise ValueError(f"{flag(name)} is {cfg[name]}, which is odd; make it even: {reason}")
         if cls.starts_layer_by_layer(cfg) and cfg.encoder_layers != cfg.decoder_layers:
             raise ValueError(
                 f"--encoder-layers ({cfg.encoder_layers}) and --decoder-layers ({cfg.decoder_layers}) must be equal: "

@@ -86,6 +86,8 @@ class CKYBaselineModel(RecurrentModel):
 class CKYModel(CKYBaselineModel):
     """The same with attention to the words and to every span of them."""
 
+    even_sizes = {"encoder_hidden_size": "the deduction unit halves its states"}
+
     @classmethod
     def build_attention(cls, config: CKYConfig) -> CKYAttention:
         units = DeductionUnits(

@@ -84,6 +84,11 @@ class KeyValueBaselineModel(RecurrentModel):
 class KeyValueModel(KeyValueBaselineModel):
     """*key-value*: keys for the score, values for the context."""
 
+    even_sizes = {
+        "encoder_hidden_size": "the state of each encoder direction is cut into two halves",
+        "decoder_hidden_size": "the decoder state is cut into two halves",
+    }
+
     @classmethod
     def build_attention(cls, config: KeyValueConfig, source_size: int) -> KeyValueAttention:
         return KeyValueAttention(
@@ -94,6 +99,8 @@ class KeyValueModel(KeyValueBaselineModel):
 @register_architecture("lstm_kv_modified_init", KeyValueBaselineConfig)
 class ModifiedInitModel(KeyValueBaselineModel):
     """*modifying-IW*: the score reads the memory's upper half; the readout starts without it."""
+
+    even_sizes = {"decoder_hidden_size": "the decoder state is cut into two halves"}
 
     @classmethod
     def build_attention(cls, config: KeyValueBaselineConfig, source_size: int) -> HalfScoredAttention:

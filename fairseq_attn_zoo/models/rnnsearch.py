@@ -1,12 +1,15 @@
-"""RNNsearch and its baseline RNNencdec (Bahdanau, Cho and Bengio 2015), with the paper's sizes as defaults."""
+"""RNNsearch and its baseline RNNencdec (Bahdanau, Cho and Bengio 2015), with the paper's sizes as defaults.
+
+And RNNsearch with coverage (Tu, Lu, Liu, Liu and Li 2016), of the same sizes.
+"""
 
 from dataclasses import dataclass, field
 
 from torch import Tensor, nn
 
-from ..attention import AdditiveAttention
+from ..attention import AdditiveAttention, CoverageAttention
 from ..cells import ConditionalGRUCell
-from ..config import RecurrentConfig, dropout_or_default
+from ..config import RecurrentConfig, check_range, dropout_or_default
 from ..decoders import AttendThenUpdateDecoder, FixedContextDecoder, MaxoutReadout, TanhInitialState
 from ..encoders import RecurrentEncoder
 from .base import RecurrentModel, register_architecture
@@ -26,6 +29,13 @@ class RNNEncDecConfig(RecurrentConfig):
 @dataclass
 class RNNSearchConfig(RNNEncDecConfig):
     attention_dim: int = field(default=1000, metadata={"help": "units of the alignment model's hidden layer"})
+
+
+@dataclass
+class CoverageConfig(RNNSearchConfig):
+    attention_max_fertility: int = field(
+        default=2, metadata={"help": "N, the most target words that coverage expects of a source word"}
+    )
 
 
 def build_gru_encoder(config: RNNEncDecConfig, bidirectional: bool) -> RecurrentEncoder:
@@ -65,12 +75,16 @@ class RNNSearchModel(BahdanauModel):
     """Bidirectional GRU, additive attention, conditional GRU, maxout readout."""
 
     @classmethod
+    def build_attention(cls, config: RNNSearchConfig, source_size: int) -> AdditiveAttention:
+        return AdditiveAttention(config.decoder_hidden_size, source_size, config.attention_dim)
+
+    @classmethod
     def build_networks(
         cls, config: RNNSearchConfig, target_vocabulary: int
     ) -> tuple[RecurrentEncoder, AttendThenUpdateDecoder]:
         encoder = build_gru_encoder(config, bidirectional=True)
         decoder = AttendThenUpdateDecoder(
-            AdditiveAttention(config.decoder_hidden_size, encoder.output_size, config.attention_dim),
+            cls.build_attention(config, encoder.output_size),
             ConditionalGRUCell,
             config.decoder_embed_dim,
             config.decoder_hidden_size,
@@ -80,6 +94,18 @@ class RNNSearchModel(BahdanauModel):
             dropout_or_default(config, "decoder_dropout_out"),
         )
         return encoder, decoder
+
+
+@register_architecture("gru_coverage", CoverageConfig)
+class CoverageModel(RNNSearchModel):
+    """RNNsearch whose attention remembers how much of each source word is translated."""
+
+    @classmethod
+    def build_attention(cls, config: CoverageConfig, source_size: int) -> CoverageAttention:
+        check_range("attention_max_fertility", config.attention_max_fertility, 1)
+        return CoverageAttention(
+            config.decoder_hidden_size, source_size, config.attention_dim, config.attention_max_fertility
+        )
 
 
 @register_architecture("gru_rnnencdec", RNNEncDecConfig)
