@@ -152,11 +152,11 @@ def test_shared_embeddings_and_supervised_alignments(aligned_data, tmp_path):
     assert torch.equal(shared[0], shared[1]) and torch.equal(shared[0], shared[2])
 
 
-def test_hydra_trains_from_a_yaml_file_and_generate_reads_its_checkpoint(corpus, tmp_path):
+def test_hydra_trains_from_a_yaml_file_in_bfloat16_and_generate_reads_its_checkpoint(corpus, tmp_path):
     sizes = "".join(f"  {name}: {size}\n" for name, size in tiny_sizes("lstm_luong_attention").items())
     config = f"""\
 # @package _global_
-common: {{user_dir: {PACKAGE}, log_format: json, seed: 1}}
+common: {{user_dir: {PACKAGE}, log_format: json, seed: 1, bf16: true}}
 task: {{_name: translation, data: {corpus.data}, source_lang: en, target_lang: ja}}
 criterion: {{_name: cross_entropy}}
 optimizer: {{_name: adam}}
@@ -172,7 +172,7 @@ model:
     run("hydra_train", "--config-dir", tmp_path, "--config-name", "tiny", cwd=tmp_path)
 
     checkpoint = tmp_path / "checkpoints" / "checkpoint_best.pt"
-    assert "decoder.network.attention.source_projection.weight" in parameters(checkpoint)
+    assert parameters(checkpoint)["decoder.network.attention.source_projection.weight"].dtype == torch.bfloat16
     found = translations(run("generate", corpus.data, *USER_DIR, "--path", checkpoint, cwd=tmp_path))
     assert sorted(found) == list(range(SUBSETS["test"]))
 
@@ -439,8 +439,9 @@ def test_a_checkpoint_that_runs_code_is_refused(corpus, tmp_path):
         (["--decoder-hidden-size", "48"], ["--encoder-hidden-size (16", "--decoder-hidden-size (48"]),
         (["--encoder-layers", "2"], ["--encoder-layers (2", "--decoder-layers (1"]),
         (["--dropout", "1.5"], ["--dropout is 1.5"]),
+        (["--fp16", "--cpu"], ["--fp16 wants a GPU; leave it out"]),
     ],
-    ids=["widths", "layers", "dropout"],
+    ids=["widths", "layers", "dropout", "fp16"],
 )
 def test_a_model_that_cannot_be_is_refused(corpus, tmp_path, flags, named):
     settings = ("--optimizer", "adam", "--max-tokens", 500, *tiny_model("lstm_luong_attention"), *flags)
@@ -448,6 +449,13 @@ def test_a_model_that_cannot_be_is_refused(corpus, tmp_path, flags, named):
     for words in named:
         assert words in error_message(output)
     assert not list(tmp_path.glob("**/*.pt"))
+
+
+def test_a_folder_with_the_checkpoint_of_another_architecture_is_refused(corpus, trained, tmp_path):
+    shutil.copy(trained("gru_rnnsearch").best, tmp_path / "checkpoint_last.pt")
+    settings = ("--optimizer", "adam", "--max-tokens", 500, *tiny_model("lstm_kv_baseline"), "--save-dir", tmp_path)
+    output = run("train", corpus.data, *USER_DIR, *settings, cwd=tmp_path, fails=True)
+    assert "checkpoint_last.pt; please ensure that the architectures match" in error_message(output)
 
 
 def test_a_forgotten_user_dir_is_named_by_the_architecture_that_is_missing(corpus, tmp_path):

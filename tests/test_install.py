@@ -89,3 +89,21 @@ def test_an_installed_package_finds_itself(wheel, tmp_path):
     folder = run("-c", "import fairseq_attn_zoo as zoo; print(*zoo.__path__)", **settings).strip()
     assert Path(folder) == tmp_path / "site" / PACKAGE.name
     assert f"--user-dir {folder}" in run("-m", "fairseq_attn_zoo", "doctor", "--user-dir", folder, **settings)
+
+
+def test_a_fairseq_that_cannot_be_imported_gets_one_line(tmp_path):
+    """As the original fairseq on Python 3.11."""
+    (tmp_path / "fairseq").mkdir()
+    (tmp_path / "fairseq/__init__.py").write_text(
+        "raise ValueError('mutable default CommonConfig is not allowed\\nuse')"
+    )
+    finished = subprocess.run(
+        [sys.executable, "-c", "import fairseq_attn_zoo"],
+        env={**os.environ, "PYTHONPATH": f"{tmp_path}:{ROOT}"},
+        capture_output=True,
+        encoding="utf-8",
+    )
+    assert finished.returncode == 1
+    last = finished.stderr.strip().split("\n")[-1]
+    assert last.startswith("ImportError: fairseq is installed but cannot be imported (ValueError: mutable default")
+    assert "fairseq-fixed 0.12.3.1" in last
