@@ -65,8 +65,9 @@ def alone(corpus, tmp_path_factory) -> dict[str, torch.Tensor]:
     return parameters(folder)
 
 
-def test_torchrun_trains_like_one_process_with_larger_batches(corpus, alone, tmp_path):
-    two_processes("-m", "fairseq_cli.train", *flags(corpus, tmp_path), cwd=tmp_path)
+def test_torchrun_stops_and_goes_on_like_one_process_with_larger_batches(corpus, alone, tmp_path):
+    for updates in (4, 10):
+        two_processes("-m", "fairseq_cli.train", *flags(corpus, tmp_path), "--max-update", updates, cwd=tmp_path)
     for name, values in parameters(tmp_path).items():
         torch.testing.assert_close(values, alone[name], rtol=0, atol=1e-5)
 

@@ -7,7 +7,7 @@ from .checkpoints import (
     save_checkpoints_whole,
 )
 from .data import end_lines_at_line_feeds, keep_last_batch, resume_with_the_same_batches
-from .machines import let_workers_meet_without_a_gpu, refuse_fp16_without_a_gpu
+from .machines import let_workers_meet_without_a_gpu, let_workers_resume, refuse_fp16_without_a_gpu
 from .user_dir import know_this_package_by_every_path
 
 PATCHES = (
@@ -19,6 +19,7 @@ PATCHES = (
     keep_last_batch,
     resume_with_the_same_batches,
     let_workers_meet_without_a_gpu,
+    let_workers_resume,
     refuse_fp16_without_a_gpu,
     know_this_package_by_every_path,
 )

@@ -44,6 +44,21 @@ def let_workers_meet_without_a_gpu() -> None:
     distributed_fairseq_model.DistributedDataParallel = distributed_data_parallel
 
 
+def let_workers_resume() -> None:
+    """Let several processes go on from a checkpoint.
+
+    The first reads it and sends it to the others, who unpack it with ``torch.load``; since PyTorch 2.6 that refuses the
+    configuration in it. What a process of the same run sends needs no such check.
+    """
+
+    def broadcast_object(obj, src_rank, group, dist_device):
+        objects = [obj]
+        torch.distributed.broadcast_object_list(objects, src=src_rank, group=group, device=dist_device)
+        return objects[0]
+
+    distributed_utils._broadcast_object_slow = broadcast_object
+
+
 def refuse_fp16_without_a_gpu() -> None:
     """Say in one line that ``--fp16`` wants a GPU; fairseq says that PyTorch has no CUDA, or trains without a word."""
     if hasattr(FP16Optimizer.build_optimizer, "wants_a_gpu"):
