@@ -27,7 +27,8 @@ setup(
         "sacremoses==0.2.0",  # --tokenizer moses, and the recipes' tokenisation
         "subword-nmt==0.3.8",  # --bpe subword_nmt, and the recipes' subwords
         "tensorboardX==2.6.5",  # --tensorboard-logdir
-        "altair==6.3.0",  # figures: one description gives static pictures and interactive pages
+        "altair==6.3.0; python_version >= '3.11'",  # figures: one description gives static pictures and interactive pages
+        "altair==6.2.2; python_version < '3.11'",  # the last one for Python 3.10
         "packaging>=24",  # reads these pins for `fairseq-attn-zoo doctor`
         "vl-convert-python==1.9.0.post1",  # renders altair's figures as SVG and PNG without a browser
     ],
@@ -36,7 +37,8 @@ setup(
         "test": [
             "pytest==9.2.0",  # the tests
             "pytest-xdist==3.8.0",  # the tests on both cores
-            "hypothesis==6.170.15",  # draws the sizes
+            "hypothesis==6.170.15; python_version >= '3.11'",  # draws sizes, flags and texts
+            "hypothesis==6.168.5; python_version < '3.11'",  # the last one for Python 3.10
             "playwright==1.65.2",  # opens the page in an installed Chromium; 53 MB, as it brings its own Node.js
             "ruff==0.17.5",  # lint and format
             "mypy==2.4.1",  # types of the torch-only part
