@@ -18,7 +18,7 @@ setup(
     packages=find_packages(include=["fairseq_attn_zoo", "fairseq_attn_zoo.*"]),
     python_requires=">=3.10,<3.14",
     install_requires=[
-        "torch>=2.11,<2.14",  # tensors; 2.13 tested with Python 3.11, 2.11 with 3.12
+        "torch>=2.6,<2.14",  # tensors; the README has a table of what was tried with which Python
         "fairseq-fixed==0.12.3.1",  # fairseq (module `fairseq`) that imports on Python 3.11 and later
         "hydra-core==1.3.2",  # what this fairseq was tested with
         "omegaconf==2.3.0",  # what this fairseq was tested with

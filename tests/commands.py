@@ -1,10 +1,12 @@
 """fairseq's commands as a user types them, each in a process of its own, and what they print, taken apart."""
 
+import functools
 import json
 import os
 import re
 import subprocess
 import sys
+import tempfile
 from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
@@ -17,25 +19,76 @@ EPOCHS = 4
 LONGEST = 40  # tokens that the tiny models read or write
 
 
-def run(command: str, *arguments: str | Path | int, cwd: Path, stdin: str | None = None, fails: bool = False) -> str:
+class Server:
+    """The process of ``programs/command_server.py``."""
+
+    def __init__(self) -> None:
+        self.process = subprocess.Popen(
+            [sys.executable, Path(__file__).with_name("programs") / "command_server.py"],
+            env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONIOENCODING": "utf-8"},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            encoding="utf-8",
+        )
+
+    def start(
+        self,
+        command: str,
+        arguments: Sequence[str | Path | int],
+        output: Path,
+        folder: Path = Path("."),
+        input: Path = Path(os.devnull),
+        **harm: int,
+    ) -> int:
+        """Start fairseq-<command>; returns the number of its process."""
+        files = {"folder": str(folder.resolve()), "input": str(input), "output": str(output)}
+        job = {"command": command, "arguments": list(map(str, arguments)), **files, "harm": harm}
+        self.process.stdin.write(json.dumps(job) + "\n")
+        self.process.stdin.flush()
+        return int(self.process.stdout.readline())
+
+    def wait(self) -> int:
+        """The exit status of the command that was started last."""
+        return int(self.process.stdout.readline())
+
+
+@functools.cache
+def server() -> Server:
+    """One for each process of pytest; it ends with that."""
+    return Server()
+
+
+def run(
+    command: str,
+    *arguments: str | Path | int,
+    cwd: Path,
+    stdin: str | None = None,
+    fails: bool = False,
+    fresh: bool = False,
+) -> str:
     """What ``fairseq-<command>`` with these arguments writes to standard output and standard error.
 
     Args:
         fails: whether the command has to fail. One that does the opposite fails the test and shows what it wrote.
+        fresh: in a Python of its own, as ``python -m``, and not in a fork of one that has imported fairseq already
     """
-    finished = subprocess.run(
-        [sys.executable, "-m", f"fairseq_cli.{command}", *map(str, arguments)],
-        cwd=cwd,
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
-        input=stdin,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        encoding="utf-8",
-    )
-    if fails != (finished.returncode != 0):
-        end = "\n".join(line[:500] for line in finished.stdout.splitlines()[-25:])
-        raise AssertionError(f"fairseq-{command} ended with {finished.returncode}:\n{end}")
-    return finished.stdout
+    with tempfile.TemporaryDirectory() as temporary:
+        given, printed = Path(temporary, "input"), Path(temporary, "output")
+        given.write_text(stdin or "", encoding="utf-8")
+        if fresh:
+            call = [sys.executable, "-m", f"fairseq_cli.{command}", *map(str, arguments)]
+            environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+            with given.open() as source, printed.open("w") as sink:
+                streams = {"stdin": source, "stdout": sink, "stderr": subprocess.STDOUT}
+                status = subprocess.run(call, cwd=cwd, env=environment, check=False, **streams).returncode
+        else:
+            server().start(command, arguments, printed, cwd, given)
+            status = server().wait()
+        output = printed.read_text(encoding="utf-8")
+    if fails != (status != 0):
+        end = "\n".join(line[:500] for line in output.splitlines()[-25:])
+        raise AssertionError(f"fairseq-{command} ended with {status}:\n{end}")
+    return output
 
 
 def error_message(output: str) -> str:

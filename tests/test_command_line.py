@@ -355,7 +355,7 @@ def test_interactive_reads_any_bytes_and_ends_lines_at_line_feeds_only(corpus, t
     text = b"".join(line.encode() + b"\n" for line in [words, *spaces, *others]) + b"\xff\xc3\n" + words.encode()
     (tmp_path / "text").write_bytes(text)
     flags = ("--path", trained("gru_rnnsearch").best, "--beam", 1, "--input", tmp_path / "text", "--buffer-size", 3)
-    found = translations(run("interactive", corpus.data, *USER_DIR, *flags, cwd=tmp_path))
+    found = translations(run("interactive", corpus.data, *USER_DIR, *flags, cwd=tmp_path, fresh=True))
     assert list(found) == list(range(text.count(b"\n") + 1))
     for number in (*range(1, 1 + len(spaces) - 2), len(found) - 1):  # fairseq makes nothing of the last two of these
         assert found[number].best == found[0].best
@@ -460,5 +460,7 @@ def test_a_folder_with_the_checkpoint_of_another_architecture_is_refused(corpus,
 
 
 def test_a_forgotten_user_dir_is_named_by_the_architecture_that_is_missing(corpus, tmp_path):
-    output = run("train", corpus.data, "--arch", "gru_rnnsearch", "--optimizer", "adam", cwd=tmp_path, fails=True)
+    output = run(
+        "train", corpus.data, "--arch", "gru_rnnsearch", "--optimizer", "adam", cwd=tmp_path, fails=True, fresh=True
+    )
     assert "argument --arch/-a: invalid choice: 'gru_rnnsearch'" in output

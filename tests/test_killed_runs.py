@@ -5,53 +5,21 @@ import os
 import random
 import re
 import signal
-import subprocess
-import sys
 import time
 from pathlib import Path
 
 import pytest
 import torch
-from commands import USER_DIR, tiny_model
+from commands import USER_DIR, server, tiny_model
 
 KILLS = 20
 UPDATES_BETWEEN_CHECKPOINTS = 2
 
 
-class Server:
-    """The process that forks the trainings."""
-
-    def __init__(self, arguments: list[str]) -> None:
-        self.process = subprocess.Popen(
-            [sys.executable, Path(__file__).with_name("programs") / "training_server.py", *map(str, arguments)],
-            env={**os.environ, "OMP_NUM_THREADS": "1"},
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            encoding="utf-8",
-        )
-
-    def start(self, arguments: list[str], log: Path, **harm: int) -> int:
-        """Start a training; returns the number of its process."""
-        job = {"arguments": list(map(str, arguments)), "log": str(log), "harm": harm}
-        self.process.stdin.write(json.dumps(job) + "\n")
-        self.process.stdin.flush()
-        return int(self.process.stdout.readline())
-
-    def wait(self) -> int:
-        """The exit status of the training that was started last."""
-        return int(self.process.stdout.readline())
-
-    def train(self, arguments: list[str], log: Path, **harm: int) -> int:
-        self.start(arguments, log, **harm)
-        return self.wait()
-
-
-@pytest.fixture(scope="module")
-def server(corpus):
-    server = Server(flags(corpus, corpus.data, updates=1))
-    yield server
-    server.process.stdin.close()
-    server.process.wait()
+def train(arguments: list, log: Path, **harm: int) -> int:
+    """The exit status of a training, with something that happens to it (see ``programs/command_server.py``)."""
+    server().start("train", arguments, log, **harm)
+    return server().wait()
 
 
 def flags(corpus, folder: Path, updates: int) -> list[str]:
@@ -83,71 +51,72 @@ def assert_equal_checkpoints(found: Path, expected: Path) -> None:
             assert torch.equal(torch.as_tensor(states[0][number][name]), torch.as_tensor(values)), name
 
 
-def test_a_training_killed_twenty_times_ends_like_one_that_was_not(corpus, server, tmp_path):
+def test_a_training_killed_twenty_times_ends_like_one_that_was_not(corpus, tmp_path):
     """Each time after some more updates, at a moment that is random to the millisecond."""
-    updates, moments = 100, random.Random(1)
+    updates, moments = 200, random.Random(1)
     killed, whole = tmp_path / "killed", tmp_path / "whole"
-    assert server.train(flags(corpus, whole, updates), tmp_path / "whole.log") == 0
+    assert train(flags(corpus, whole, updates), tmp_path / "whole.log") == 0
     log = tmp_path / "killed.log"
     for _ in range(KILLS):
         wanted = updates_in(log) + moments.randint(1, 2 * UPDATES_BETWEEN_CHECKPOINTS)
-        process = server.start(flags(corpus, killed, updates), log)
+        process = server().start("train", flags(corpus, killed, updates), log)
         while updates_in(log) < wanted:
+            os.kill(process, 0)  # raises if it has ended of itself
             time.sleep(0.002)
-        time.sleep(moments.uniform(0, 0.05))
+        time.sleep(moments.uniform(0, 0.02))
         os.kill(process, signal.SIGKILL)
-        assert server.wait() == -signal.SIGKILL
+        assert server().wait() == -signal.SIGKILL
     assert updates_in(log) < updates  # the kills came before the end
-    assert server.train(flags(corpus, killed, updates), log) == 0
+    assert train(flags(corpus, killed, updates), log) == 0
     assert "Loaded checkpoint" in log.read_text(encoding="utf-8")
     assert_equal_checkpoints(killed, whole)
 
 
-def test_a_training_stopped_after_every_epoch_slows_down_and_stops_like_one_that_was_not(corpus, server, tmp_path):
+def test_a_training_stopped_after_every_epoch_slows_down_and_stops_like_one_that_was_not(corpus, tmp_path):
     """``--patience`` and ``reduce_lr_on_plateau`` count epochs without progress, of which there are enough here."""
     stopped, whole = tmp_path / "stopped", tmp_path / "whole"
 
     def arguments(folder: Path, epochs: int) -> list[str]:
         schedule = ("--lr", 0.1, "--lr-scheduler", "reduce_lr_on_plateau", "--lr-patience", 1, "--lr-shrink", 0.5)
-        limits = ("--patience", 3, "--max-epoch", epochs, "--save-interval-updates", 0, "--max-tokens", 2000)
+        limits = ("--patience", 2, "--max-epoch", epochs, "--save-interval-updates", 0, "--max-tokens", 2000)
         return [*flags(corpus, folder, 1000), *schedule, *limits]
 
     log = tmp_path / "whole.log"
-    assert server.train(arguments(whole, 40), log) == 0
+    assert train(arguments(whole, 40), log) == 0
     text = log.read_text(encoding="utf-8")
     assert "early stop" in text
     assert len({json.loads(line)["train_lr"] for line in re.findall(r"\| train \| (\{.*\})", text)}) > 1
     log = tmp_path / "stopped.log"
     for epochs in range(1, 41):
-        assert server.train(arguments(stopped, epochs), log) == 0
+        assert train(arguments(stopped, epochs), log) == 0
         if "early stop" in log.read_text(encoding="utf-8"):
             break
     assert_equal_checkpoints(stopped, whole)
 
 
 @pytest.mark.parametrize("moment", [{"save": 2}, {"copy": 2}], ids=lambda moment: next(iter(moment)))
-def test_a_training_killed_while_it_writes_a_checkpoint_goes_on(corpus, server, tmp_path, moment):
+def test_a_training_killed_while_it_writes_a_checkpoint_goes_on(corpus, tmp_path, moment):
     killed, whole = tmp_path / "killed", tmp_path / "whole"
     arguments = flags(corpus, killed, 12)
-    assert server.train(arguments, tmp_path / "log", **moment) == -signal.SIGKILL
+    assert train(arguments, tmp_path / "log", **moment) == -signal.SIGKILL
     for path in killed.glob("*.pt"):
         torch.load(path, weights_only=False)  # nothing that has a checkpoint's name is half of one
-    assert server.train(arguments, tmp_path / "log") == 0
-    assert server.train(flags(corpus, whole, 12), tmp_path / "whole.log") == 0
+    assert train(arguments, tmp_path / "log") == 0
+    assert train(flags(corpus, whole, 12), tmp_path / "whole.log") == 0
     assert_equal_checkpoints(killed, whole)
 
 
-def test_a_full_disk_gets_one_line_and_leaves_the_last_checkpoint(corpus, server, tmp_path):
+def test_a_full_disk_gets_one_line_and_leaves_the_last_checkpoint(corpus, tmp_path):
     folder, whole = tmp_path / "full", tmp_path / "whole"
-    assert server.train(flags(corpus, folder, 6), tmp_path / "log") == 0
+    assert train(flags(corpus, folder, 6), tmp_path / "log") == 0
     last = folder / "checkpoint_last.pt"
     before = last.read_bytes()
-    assert server.train(flags(corpus, folder, 12), tmp_path / "full.log", file_size=len(before) // 2) == 1
+    assert train(flags(corpus, folder, 12), tmp_path / "full.log", file_size=len(before) // 2) == 1
     message = (tmp_path / "full.log").read_text(encoding="utf-8").strip().split("\n")[-1]
     assert "could not be written (File too large)" in message
     assert "make room, then start the same command again" in message
     assert last.read_bytes() == before
     assert not list(folder.glob("*.tmp"))
-    assert server.train(flags(corpus, folder, 12), tmp_path / "log") == 0
-    assert server.train(flags(corpus, whole, 12), tmp_path / "whole.log") == 0
+    assert train(flags(corpus, folder, 12), tmp_path / "log") == 0
+    assert train(flags(corpus, whole, 12), tmp_path / "whole.log") == 0
     assert_equal_checkpoints(folder, whole)
