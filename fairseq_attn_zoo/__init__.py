@@ -6,7 +6,7 @@ happens. Where fairseq is not installed, the parts that need only PyTorch (:mod:
 :mod:`.encoders`, :mod:`.decoders`, :mod:`.chart`, :mod:`.loss`) can be imported all the same.
 
 Raises:
-    ImportError: if Python or PyTorch is too old, or fairseq is there but cannot be imported; one line says what to install
+    ImportError: if Python is too old, or fairseq is there but cannot be imported; one line says what to do
 """
 
 import sys

@@ -4,6 +4,14 @@ import pytest
 from fairseq.models import MODEL_DATACLASS_REGISTRY
 from zoo import ARCHITECTURES, dictionary, tiny_model
 
+RNNSEARCH_SIZES = {
+    "encoder_embed_dim": 620,
+    "decoder_embed_dim": 620,
+    "encoder_hidden_size": 1000,
+    "decoder_hidden_size": 1000,
+    "decoder_maxout_size": 500,
+    "attention_dim": 1000,
+}
 KEY_VALUE_SIZES = {
     "encoder_embed_dim": 540,
     "encoder_hidden_size": 540,
@@ -24,23 +32,8 @@ every_architecture = pytest.mark.parametrize("name", sorted(ARCHITECTURES))
 @pytest.mark.parametrize(
     "name, sizes",
     {
-        "gru_rnnsearch": {
-            "encoder_embed_dim": 620,
-            "decoder_embed_dim": 620,
-            "encoder_hidden_size": 1000,
-            "decoder_hidden_size": 1000,
-            "decoder_maxout_size": 500,
-            "attention_dim": 1000,
-        },
-        "gru_coverage": {
-            "encoder_embed_dim": 620,
-            "decoder_embed_dim": 620,
-            "encoder_hidden_size": 1000,
-            "decoder_hidden_size": 1000,
-            "decoder_maxout_size": 500,
-            "attention_dim": 1000,
-            "attention_max_fertility": 2,
-        },
+        "gru_rnnsearch": RNNSEARCH_SIZES,
+        "gru_coverage": {**RNNSEARCH_SIZES, "attention_max_fertility": 2},
         "gru_rnnencdec": {"encoder_embed_dim": 620, "encoder_hidden_size": 1000, "decoder_maxout_size": 500},
         "lstm_luong_attention": {
             "encoder_embed_dim": 512,
