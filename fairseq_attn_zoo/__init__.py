@@ -6,16 +6,21 @@ happens. Where fairseq is not installed, the parts that need only PyTorch (:mod:
 :mod:`.encoders`, :mod:`.decoders`, :mod:`.chart`, :mod:`.loss`) can be imported all the same.
 
 Raises:
-    ImportError: if Python is too old, or fairseq is there but cannot be imported; one line says what to do
+    ImportError: if Python or PyTorch is too old, or fairseq is there but cannot be imported; one line says what to do
 """
 
 import sys
 from importlib.util import find_spec
 
+import torch
+
 __version__ = "0.1.0"
 
 if sys.version_info < (3, 10):  # noqa: UP036 - a checkout named by --user-dir was not installed by pip
     raise ImportError("fairseq_attn_zoo wants Python 3.10 or later; this is " + sys.version.split()[0])
+
+if torch.__version__ < "2.6":
+    raise ImportError(f"fairseq_attn_zoo wants PyTorch 2.6 or later; this is {torch.__version__}")
 
 if find_spec("fairseq") is not None:
     try:

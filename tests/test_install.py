@@ -107,3 +107,10 @@ def test_a_fairseq_that_cannot_be_imported_gets_one_line(tmp_path):
     last = finished.stderr.strip().split("\n")[-1]
     assert last.startswith("ImportError: fairseq is installed but cannot be imported (ValueError: mutable default")
     assert "fairseq-fixed 0.12.3.1" in last
+
+
+def test_a_pytorch_that_is_too_old_gets_one_line():
+    code = "import torch; torch.__version__ = type(torch.__version__)('2.5.1'); import fairseq_attn_zoo"
+    finished = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, encoding="utf-8")
+    assert finished.returncode == 1
+    assert finished.stderr.strip().split("\n")[-1].endswith("wants PyTorch 2.6 or later; this is 2.5.1")
