@@ -63,6 +63,10 @@ class RecurrentConfig(FairseqDataclass):
         default=False,
         metadata={"help": "one matrix for source, target and output (needs a joined dictionary and equal widths)"},
     )
+    compile_decoder: bool = field(
+        default=False,
+        metadata={"help": "translate through torch.compile; the first words take a minute (benchmarks/README.md)"},
+    )
     max_source_positions: int = II("task.max_source_positions")
     max_target_positions: int = II("task.max_target_positions")
 

@@ -273,6 +273,17 @@ def test_a_trained_model_translates_with_another_number_of_hops(generated):
         assert len(changed) > SUBSETS["test"] / 2
 
 
+def test_a_compiled_decoder_translates_like_the_plain_one(generated):
+    plain = generated("gru_rnnsearch", *SOFT)
+    compiled = generated("gru_rnnsearch", *SOFT, "--model-overrides", "{'compile_decoder': True}")
+    assert sorted(compiled) == sorted(plain)
+    for number, sentence in compiled.items():
+        assert sentence.best.words == plain[number].best.words
+        assert sentence.best.score == pytest.approx(plain[number].best.score, abs=TOLERANCE)
+        weights = torch.tensor(sentence.best.weights())
+        torch.testing.assert_close(weights, torch.tensor(plain[number].best.weights()), rtol=0, atol=2e-6)
+
+
 def test_a_number_of_hops_out_of_range_is_refused(corpus, trained):
     flags = ("--path", trained("lstm_memnet_hops").best, "--model-overrides", "{'source_hops': 9}")
     output = run("generate", corpus.data, *USER_DIR, *flags, cwd=corpus.data, fails=True)

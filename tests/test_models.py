@@ -10,6 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from zoo import dictionary, pad_batch, random_batch, teacher_forced, tiny_model, variant_name, variants
 
+from fairseq_attn_zoo.decoders import compiled
+from fairseq_attn_zoo.models import ARCHITECTURES
+
 EXACT = {"rtol": 1e-10, "atol": 1e-10}
 every_variant = pytest.mark.parametrize("variant", variants(), ids=variant_name)
 lengths = st.lists(st.integers(1, 7), min_size=1, max_size=5)
@@ -156,6 +159,55 @@ def test_memory_is_kept_once_a_sentence(variant):
     assert [tensor.data_ptr() for tensor in permuted["sentences"].memory] == before
     fewer = model.encoder.reorder_encoder_out(permuted, torch.tensor([0, 1, 2, 3, 4, 10, 11, 12, 13, 14]))
     assert {tensor.size(0) for tensor in fewer["sentences"].memory} == {2}
+
+
+@pytest.fixture
+def compile_with(monkeypatch):
+    """A function that makes ``--compile-decoder`` compile with the given backend, in this test only."""
+
+    def use(backend):
+        monkeypatch.setattr(compiled, "BACKEND", backend)
+        monkeypatch.setattr(compiled, "cannot_compile", set())
+        torch._dynamo.reset()
+
+    return use
+
+
+@pytest.mark.parametrize("name", sorted(ARCHITECTURES))
+def test_a_compiled_step_finds_the_same_translations(name, compile_with):
+    """Captured by torch.compile, but run by Python: what a C++ compiler makes of it, a test of fairseq-generate shows."""
+    graphs = []
+
+    def python(graph, inputs):
+        graphs.append(graph)
+        return graph.forward
+
+    compile_with(python)
+    found = []
+    for compile_decoder in (False, True):
+        model = tiny_model(name, compile_decoder=compile_decoder)
+        generator = SequenceGenerator([model], dictionary(), beam_size=2, max_len_b=4)
+        for lengths in ([7, 2, 4], [5]):
+            sources = {"src_tokens": pad_batch(random_batch(lengths), left=True), "src_lengths": torch.tensor(lengths)}
+            found += [hypotheses[0] for hypotheses in generator.generate([model], {"net_input": sources})]
+        assert bool(graphs) == compile_decoder
+    half = len(found) // 2
+    for plain, compiled_one in zip(found[:half], found[half:], strict=True):
+        assert torch.equal(plain["tokens"], compiled_one["tokens"])
+        torch.testing.assert_close(plain["positional_scores"], compiled_one["positional_scores"])
+    assert len(graphs) < 20  # and not one for each length
+
+
+def test_a_step_that_cannot_be_compiled_runs_as_it_is_and_says_so_once(compile_with, caplog):
+    def broken(graph, inputs):
+        raise OSError("no such compiler")
+
+    compile_with(broken)
+    sources, targets = pad_batch(random_batch([5, 2])), pad_batch(teacher_forced(random_batch([6, 6])))
+    logits, _ = translate_step_by_step(tiny_model("gru_rnnsearch", compile_decoder=True), sources, targets)
+    torch.testing.assert_close(logits, tiny_model("gru_rnnsearch")(sources, None, targets)[0], **EXACT)
+    (warning,) = [record.message for record in caplog.records if "--compile-decoder" in record.message]
+    assert "no such compiler" in warning and "\n" not in warning
 
 
 @every_variant

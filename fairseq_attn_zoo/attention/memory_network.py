@@ -118,9 +118,9 @@ class MemoryNetworkAttention(AttentionMechanism):
         if all_words is None:
             return [None] * embedded.size(1)
         keys, values, key_times, value_times = all_words
+        known = [keys.size(1) - later for later in reversed(range(embedded.size(1)))]  # words, as each word sees them
         return [
-            WordMemory(keys[:, :words], values[:, :words], key_times[:words], value_times[:words])
-            for words in range(keys.size(1) - embedded.size(1) + 1, keys.size(1) + 1)
+            WordMemory(keys[:, :words], values[:, :words], key_times[:words], value_times[:words]) for words in known
         ]
 
     def forward(

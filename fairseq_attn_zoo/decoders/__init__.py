@@ -15,6 +15,7 @@ module.
 
 from .attend_then_update import AttendThenUpdateDecoder
 from .base import DecoderOutput, DecoderState, RecurrentDecoder, TargetWords, map_tensors
+from .compiled import compiled_step
 from .fixed_context import FixedContextDecoder
 from .free_running import FreeRunningDecoder, KeyValueDecoder, MemoryNetworkDecoder
 from .initial_state import LastStateMap, TanhInitialState, joined_initial_state, reverse_initial_state
@@ -36,6 +37,7 @@ __all__ = [
     "RecurrentDecoder",
     "TanhInitialState",
     "TargetWords",
+    "compiled_step",
     "joined_initial_state",
     "map_tensors",
     "maxout",

@@ -18,7 +18,7 @@ from fairseq.models import (
 from torch import Tensor, nn
 
 from ..config import RecurrentConfig, check_ranges, dropout_or_default, flag
-from ..decoders import DecoderState, RecurrentDecoder, TargetWords, map_tensors
+from ..decoders import DecoderState, RecurrentDecoder, TargetWords, compiled_step, map_tensors
 from ..encoders import RecurrentEncoder, TwoStackEncoder
 
 # Name of every architecture of the package -> its model class; the tests walk through it.
@@ -135,6 +135,7 @@ class ZooDecoder(FairseqIncrementalDecoder):
         dropout_in: float,
         max_target_positions: int,
         need_attn_in_training: bool,
+        compile_step: bool,
     ) -> None:
         super().__init__(dictionary)
         self.embed_tokens = embed_tokens
@@ -144,6 +145,7 @@ class ZooDecoder(FairseqIncrementalDecoder):
         self.max_target_positions = max_target_positions
         self.need_attn = True
         self.need_attn_in_training = need_attn_in_training
+        self.compile_step = compile_step
 
     def forward(
         self,
@@ -193,9 +195,10 @@ class ZooDecoder(FairseqIncrementalDecoder):
         new_words = prev_output_tokens[:, past.words :]
         embedded = None if self.embed_tokens is None else self.dropout_in(self.embed_tokens(new_words))
         need_weights = self.need_attn_in_training if self.training else self.need_attn
-        output = self.network(
-            TargetWords(new_words, embedded), sentences.memory, past.decoder, need_weights, need_trace
-        )
+        one_word = incremental_state is not None and new_words.size(1) == 1 and not self.training
+        read = compiled_step if self.compile_step and one_word else RecurrentDecoder.__call__
+        words = TargetWords(new_words.contiguous(), embedded)
+        output = read(self.network, words, sentences.memory, past.decoder, need_weights, need_trace)
 
         if incremental_state is not None:
             now = DecodingState(output.state, prev_output_tokens.size(1))
@@ -339,6 +342,7 @@ class RecurrentModel(FairseqEncoderDecoderModel):
             dropout_or_default(cfg, "decoder_dropout_in"),
             cfg.max_target_positions,
             need_attn_in_training=getattr(task.cfg, "load_alignments", False),
+            compile_step=cfg.compile_decoder,
         )
         return cls(encoder, decoder)
 
