@@ -24,7 +24,7 @@ def run(command: list[str], **settings: str) -> subprocess.CompletedProcess:
 
 def multi30k(data: Path, out: Path, **settings: str) -> subprocess.CompletedProcess:
     recipe = str(ROOT / "examples" / "multi30k" / "run.sh")
-    return run([recipe], DATA=str(data), OUT=str(out), SIZE="16", EPOCHS="1", **settings)
+    return run([recipe], **{"DATA": str(data), "OUT": str(out), "SIZE": "16", "EPOCHS": "1", **settings})
 
 
 @pytest.fixture(scope="module")
@@ -47,21 +47,28 @@ def captions(tmp_path_factory) -> Path:
     return folder
 
 
-def test_multi30k_goes_from_raw_text_to_a_score_and_repeats_no_finished_step(captions, tmp_path):
-    first = multi30k(captions, tmp_path, ARCH="lstm_luong_attention", FLAGS="--attention-score general")
+@pytest.fixture(scope="module")
+def finished(captions, tmp_path_factory) -> tuple[Path, subprocess.CompletedProcess]:
+    """A recipe that has run to its end: its folder, and what it said."""
+    out = tmp_path_factory.mktemp("multi30k")
+    return out, multi30k(captions, out, ARCH="lstm_luong_attention", FLAGS="--attention-score general")
+
+
+def test_multi30k_goes_from_raw_text_to_a_score_and_repeats_no_finished_step(captions, finished):
+    out, first = finished
     assert first.returncode == 0, first.stderr[-2000:]
-    (file,) = tmp_path.glob("de-en/lstm_luong_attention-*/scores.json")
+    (file,) = out.glob("de-en/lstm_luong_attention-*/scores.json")
     scores = json.loads(file.read_text(encoding="utf-8"))
     assert first.stdout.endswith(file.read_text(encoding="utf-8"))
     assert {score["name"] for score in scores} == {"BLEU", "chrF2"}
     assert "case:lc" in scores[0]["signature"]
-    (translations,) = tmp_path.glob("de-en/lstm_luong_attention-*/test.en")
+    (translations,) = out.glob("de-en/lstm_luong_attention-*/test.en")
     assert len(translations.read_text(encoding="utf-8").split("\n")) == 75 - 67 + 1
     assert "@@" not in translations.read_text(encoding="utf-8")
-    subwords = (tmp_path / "de-en/text/test.bpe.de").read_text(encoding="utf-8")
+    subwords = (out / "de-en/text/test.bpe.de").read_text(encoding="utf-8")
     assert subwords == subwords.lower() and "&quot;" in subwords.replace("@@ ", "")
 
-    again = multi30k(captions, tmp_path, ARCH="lstm_luong_attention", FLAGS="--attention-score general")
+    again = multi30k(captions, out, ARCH="lstm_luong_attention", FLAGS="--attention-score general")
     assert "fairseq-preprocess" in first.stdout and "fairseq-preprocess" not in again.stdout
     assert json.loads(file.read_text(encoding="utf-8")) == scores
 
@@ -70,17 +77,16 @@ def test_multi30k_goes_from_raw_text_to_a_score_and_repeats_no_finished_step(cap
     "settings, line",
     [
         ({"DATA": "/no/such/folder"}, "multi30k: there is no folder /no/such/folder; set DATA"),
-        ({"DATA": "/"}, "tokenise and split into subwords failed; the reason is at the end of"),
+        ({"DATA": "/", "SOURCE": "fr"}, "tokenise and split into subwords failed; the reason is at the end of"),
         ({"ARCH": "no_such_architecture"}, "multi30k: sizes: no architecture 'no_such_architecture'; there are"),
         ({"FLAGS": "--no-such-flag"}, "multi30k: fairseq-train failed"),
     ],
     ids=["data", "files", "architecture", "flag"],
 )
-def test_multi30k_stops_with_one_line_when_a_step_fails(captions, tmp_path, settings, line):
-    recipe = str(ROOT / "examples" / "multi30k" / "run.sh")
-    finished = run([recipe], **{"DATA": str(captions), "OUT": str(tmp_path), "EPOCHS": "1", **settings})
-    assert finished.returncode != 0
-    assert finished.stderr.splitlines()[-1].startswith("multi30k: ") and line in finished.stderr.splitlines()[-1]
+def test_multi30k_stops_with_one_line_when_a_step_fails(captions, finished, settings, line):
+    stopped = multi30k(captions, finished[0], **settings)
+    assert stopped.returncode != 0
+    assert stopped.stderr.splitlines()[-1].startswith("multi30k: ") and line in stopped.stderr.splitlines()[-1]
 
 
 def test_tanaka_goes_from_tokens_to_a_score_with_one_more_flag(tmp_path):
@@ -90,8 +96,8 @@ def test_tanaka_goes_from_tokens_to_a_score_with_one_more_flag(tmp_path):
     (data / "valid.ja").rename(data / "dev.ja")
     recipe = str(ROOT / "examples" / "tanaka" / "run.sh")
     settings = {"DATA": str(data), "OUT": str(out), "SIZE": "16", "UPDATES": "4", "THRESHOLD": "2"}
-    finished = run([recipe], ARCH="lstm_memnet_hops", FLAGS="--source-hops 2", **settings)
-    assert finished.returncode == 0, finished.stderr[-2000:]
+    run_to_the_end = run([recipe], ARCH="lstm_memnet_hops", FLAGS="--source-hops 2", **settings)
+    assert run_to_the_end.returncode == 0, run_to_the_end.stderr[-2000:]
     (file,) = out.glob("en-ja-threshold2/lstm_memnet_hops-*/scores.json")
     bleu, _ = json.loads(file.read_text(encoding="utf-8"))
     assert "tok:none" in bleu["signature"]
@@ -109,16 +115,14 @@ def test_every_architecture_has_a_hydra_config_whose_fields_it_has():
         assert {"training", "_self_"} == set(config.defaults)
 
 
-def test_a_hydra_config_trains(captions, tmp_path):
-    prepared = multi30k(captions, tmp_path, ARCH="lstm_kv_attention")
-    assert prepared.returncode == 0, prepared.stderr[-2000:]
+def test_a_hydra_config_trains(finished, tmp_path):
     command = ["fairseq-hydra-train", "--config-dir", str(ROOT / "examples" / "multi30k" / "hydra")]
-    command += ["--config-name", "lstm_kv_attention", f"task.data={tmp_path / 'de-en' / 'data'}"]
+    command += ["--config-name", "lstm_kv_attention", f"task.data={finished[0] / 'de-en' / 'data'}"]
     command += [f"common.user_dir={ROOT / 'fairseq_attn_zoo'}", "common.cpu=true", "optimization.max_epoch=1"]
     sizes = ("encoder_embed_dim", "encoder_hidden_size", "decoder_embed_dim", "decoder_hidden_size")
     command += [*(f"model.{size}=16" for size in sizes), f"checkpoint.save_dir={tmp_path / 'model'}"]
-    finished = run([*command, f"hydra.run.dir={tmp_path / 'hydra'}"])
-    assert finished.returncode == 0, finished.stdout[-2000:] + finished.stderr[-2000:]
+    trained = run([*command, f"hydra.run.dir={tmp_path / 'hydra'}"])
+    assert trained.returncode == 0, trained.stdout[-2000:] + trained.stderr[-2000:]
     assert (tmp_path / "model" / "checkpoint_best.pt").exists()
 
 
@@ -137,7 +141,7 @@ def test_quickstart_scores_aligns_and_draws_and_goes_on_where_it_stopped(tmp_pat
 
 def test_quickstart_names_an_unknown_architecture(tmp_path):
     quickstart = [sys.executable, str(ROOT / "examples" / "quickstart" / "run.py"), "--folder", str(tmp_path)]
-    finished = run([*quickstart, "--arch", "transformer"])
-    assert finished.returncode != 0
-    (line,) = finished.stderr.strip().splitlines()
+    refused = run([*quickstart, "--arch", "transformer"])
+    assert refused.returncode != 0
+    (line,) = refused.stderr.strip().splitlines()
     assert "transformer" in line and "gru_rnnsearch" in line
