@@ -77,7 +77,7 @@ class ZooEncoder(FairseqEncoder):
             src_lengths: not read; the lengths are taken from the padding
 
         Returns:
-            ``sentences``, a :class:`SentenceMemory` of B rows, and ``hypotheses``, how many hypotheses each row serves
+            ``sentences``, a :class:`SentenceMemory` of B rows, and ``owners``, which of them each hypothesis reads
 
         Raises:
             ValueError: if S is larger than ``max_source_positions``
@@ -96,24 +96,28 @@ class ZooEncoder(FairseqEncoder):
         padding = padding.gather(1, right_padded)
         embedded = self.dropout_in(self.embed_tokens(src_tokens.gather(1, right_padded)))
         memory, state = self.begin(self.network(embedded, padding), padding)
-        return {"sentences": SentenceMemory(memory, state, (positions - left_padding) % width), "hypotheses": 1}
+        return {
+            "sentences": SentenceMemory(memory, state, (positions - left_padding) % width),
+            "owners": torch.arange(src_tokens.size(0), device=src_tokens.device),
+        }
 
     def reorder_encoder_out(self, encoder_out: dict[str, Any], new_order: Tensor) -> dict[str, Any]:
         """Follow the beam search: hypothesis n of the new order is hypothesis ``new_order[n]`` of the old.
 
-        The hypotheses of one sentence stand side by side, equally many for each, so that hypothesis n belongs to
-        sentence n // hypotheses and no memory is ever copied for a hypothesis. Starting a beam, and permuting
-        hypotheses within their sentences, touch no tensor; finished sentences lose their rows.
+        The hypotheses of one sentence stand side by side, equally many for each, so that no memory is ever copied for a
+        hypothesis. Starting a beam, and permuting hypotheses within their sentences, touch no tensor; finished
+        sentences lose their rows.
         """
-        sentences = new_order.div(encoder_out["hypotheses"], rounding_mode="floor")
+        memory, owners = encoder_out["sentences"], encoder_out["owners"]
+        sentences = owners[new_order]
+        if torch.equal(sentences, owners):  # what most steps of a beam ask for
+            return encoder_out
         rows, counts = sentences.unique_consecutive(return_counts=True)
         if counts.numel() and (counts != counts[0]).any():  # not a beam's order: one row a hypothesis then
             rows, counts = sentences, torch.ones_like(sentences)
-        memory = encoder_out["sentences"]
-        old_rows = torch.arange(memory.given_positions.size(0), device=rows.device)
-        if not torch.equal(rows, old_rows):
+        if not torch.equal(rows, torch.arange(memory.given_positions.size(0)).to(rows)):
             memory = map_tensors(lambda tensor: tensor.index_select(0, rows), memory)
-        return {"sentences": memory, "hypotheses": int(counts[0]) if counts.numel() else 1}
+        return {"sentences": memory, "owners": torch.arange(rows.size(0)).to(rows).repeat_interleave(counts)}
 
     def max_positions(self) -> int:
         """Longest source in tokens, the final end-of-sentence included."""
@@ -160,7 +164,7 @@ class ZooDecoder(FairseqIncrementalDecoder):
 
         Args:
             prev_output_tokens: N x T, the target so far, from the beginning of the sentence on
-            encoder_out: of :class:`ZooEncoder`, for N = B x hypotheses
+            encoder_out: of :class:`ZooEncoder`, for N = B x hypotheses of each sentence
             incremental_state: of fairseq's generator. With it only the words that were not read in earlier calls are
                 read, and only their predictions are returned: all T in the first call, one in each later call.
             features_only: return what the output layer reads instead of logits
@@ -203,10 +207,11 @@ class ZooDecoder(FairseqIncrementalDecoder):
         if incremental_state is not None:
             now = DecodingState(output.state, prev_output_tokens.size(1))
             self.set_incremental_state(incremental_state, "past", now)
-        given_positions = repeat_rows(sentences.given_positions, hypotheses)
-        weights = output.weights
-        extra: dict[str, Any] = {"attn": [None if weights is None else as_given(weights, given_positions)]}
+        extra: dict[str, Any] = {"attn": [None]}
+        if output.weights is not None:
+            extra["attn"] = [as_given(output.weights, repeat_rows(sentences.given_positions, hypotheses))]
         if output.trace is not None:
+            given_positions = repeat_rows(sentences.given_positions, hypotheses)
             extra["trace"] = {
                 name: as_given(trace, given_positions) if name.startswith("source") else trace
                 for name, trace in output.trace.items()
