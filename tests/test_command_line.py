@@ -273,9 +273,12 @@ def test_a_trained_model_translates_with_another_number_of_hops(generated):
         assert len(changed) > SUBSETS["test"] / 2
 
 
-def test_a_compiled_decoder_translates_like_the_plain_one(generated):
+def test_a_compiled_decoder_translates_like_the_plain_one(corpus, trained, generated):
     plain = generated("gru_rnnsearch", *SOFT)
-    compiled = generated("gru_rnnsearch", *SOFT, "--model-overrides", "{'compile_decoder': True}")
+    flags = ("--path", trained("gru_rnnsearch").best, *SOFT, "--model-overrides", "{'compile_decoder': True}")
+    output = run("generate", corpus.data, *USER_DIR, *flags, cwd=corpus.data)
+    assert "the decoder is compiled" in output and "--compile-decoder is left out" not in output
+    compiled = translations(output)
     assert sorted(compiled) == sorted(plain)
     for number, sentence in compiled.items():
         assert sentence.best.words == plain[number].best.words

@@ -82,3 +82,14 @@ def test_a_checkpoint_that_was_cut_off_is_named(tmp_path, share):
     path.write_bytes(whole[: int(share * len(whole))])
     with pytest.raises(ValueError, match="checkpoint.pt is not a whole checkpoint"):
         checkpoint_utils.load_checkpoint_to_cpu(str(path))
+
+
+def test_a_flag_that_is_newer_than_the_checkpoint_can_be_overridden(tmp_path):
+    path = tmp_path / "checkpoint.pt"
+    config = {"model": {"_name": "gru_rnnsearch", "dropout": 0.1}, "task": {"data": "here"}}
+    history = {"optimizer_name": "FairseqAdam", "lr_scheduler_state": {}, "num_updates": 0}
+    torch.save({"cfg": config, "optimizer_history": [history], "extra_state": {"train_iterator": {}}}, path)
+    overrides = {"dropout": 0.2, "compile_decoder": True, "data": "there", "no_such_flag": 1}
+    found = checkpoint_utils.load_checkpoint_to_cpu(str(path), overrides)["cfg"]
+    assert found.model == {"_name": "gru_rnnsearch", "dropout": 0.2, "compile_decoder": True}
+    assert found.task.data == "there"

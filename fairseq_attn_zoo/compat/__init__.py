@@ -4,6 +4,7 @@ from .checkpoints import (
     allow_checkpoint_types,
     keep_counting_bad_epochs,
     name_bad_checkpoints,
+    override_newer_flags,
     save_checkpoints_whole,
 )
 from .data import end_lines_at_line_feeds, keep_last_batch, resume_with_the_same_batches
@@ -13,6 +14,7 @@ from .user_dir import know_this_package_by_every_path
 PATCHES = (
     allow_checkpoint_types,
     name_bad_checkpoints,
+    override_newer_flags,
     save_checkpoints_whole,
     keep_counting_bad_epochs,
     end_lines_at_line_feeds,

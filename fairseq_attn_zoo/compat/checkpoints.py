@@ -15,7 +15,9 @@ import numpy as np
 import torch
 from fairseq import checkpoint_utils
 from fairseq.file_io import PathManager
+from fairseq.models import MODEL_DATACLASS_REGISTRY
 from fairseq.trainer import Trainer
+from omegaconf import DictConfig, open_dict
 
 
 def allow_checkpoint_types() -> None:
@@ -64,6 +66,29 @@ def name_bad_checkpoints() -> None:
             ) from None
 
     load_checkpoint_to_cpu.names_bad_checkpoints = True
+    checkpoint_utils.load_checkpoint_to_cpu = load_checkpoint_to_cpu
+
+
+def override_newer_flags() -> None:
+    """Let ``--model-overrides`` set a flag that is newer than the checkpoint.
+
+    fairseq overrides what the checkpoint's config holds and passes over the rest without a word.
+    """
+    if hasattr(checkpoint_utils.load_checkpoint_to_cpu, "overrides_newer_flags"):
+        return
+    original = checkpoint_utils.load_checkpoint_to_cpu
+
+    @functools.wraps(original)
+    def load_checkpoint_to_cpu(path, arg_overrides=None, load_on_all_ranks=False):
+        state = original(path, arg_overrides, load_on_all_ranks)
+        model = (state.get("cfg") or {}).get("model")
+        if arg_overrides and isinstance(model, DictConfig):
+            flags = getattr(MODEL_DATACLASS_REGISTRY.get(model.get("_name")), "__dataclass_fields__", {})
+            with open_dict(model):
+                model.update({name: value for name, value in arg_overrides.items() if name in flags})
+        return state
+
+    load_checkpoint_to_cpu.overrides_newer_flags = True
     checkpoint_utils.load_checkpoint_to_cpu = load_checkpoint_to_cpu
 
 

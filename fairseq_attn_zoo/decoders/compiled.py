@@ -40,4 +40,5 @@ def compiled_step(decoder: RecurrentDecoder, *arguments: Any) -> DecoderOutput:
 @functools.cache
 def compiled(forward: Callable[..., DecoderOutput], backend: str) -> Callable[..., DecoderOutput]:
     """A class's ``forward``, not one decoder's: a copied or pickled model holds nothing compiled."""
+    logger.info("the decoder is compiled at its first words, which takes up to minutes")
     return torch.compile(forward, dynamic=True, backend=backend)
