@@ -10,7 +10,6 @@ alone, and takes the GPU where there is one.
 """
 
 import argparse
-import contextlib
 import json
 import math
 import os
@@ -214,10 +213,8 @@ def compare(name: str, precision: torch.dtype, arguments: argparse.Namespace):
         training = measure == "training"
         ours = work.train if training else work.step
         # The counter stumbles over parameters that are arguments of a module and want a gradient.
-        frozen = contextlib.nullcontext() if training else torch.no_grad()
         work.decoder.requires_grad_(training)
-        with frozen:
-            operations = matrix_work(ours)
+        operations = matrix_work(ours)
         reference = Reference(units_of(operations, training), work, precision)
         theirs = reference.train if training else reference.step
         for warm_up in (ours, theirs):

@@ -195,7 +195,24 @@ def test_a_compiled_step_finds_the_same_translations(name, compile_with):
     for plain, compiled_one in zip(found[:half], found[half:], strict=True):
         assert torch.equal(plain["tokens"], compiled_one["tokens"])
         torch.testing.assert_close(plain["positional_scores"], compiled_one["positional_scores"])
-    assert len(graphs) < 20  # and not one for each length
+
+
+def test_longer_translations_are_not_compiled_again(compile_with):
+    """Of a decoder whose state grows with every word."""
+    graphs = []
+
+    def python(graph, inputs):
+        graphs.append(graph)
+        return graph.forward
+
+    compile_with(python)
+    model = tiny_model("lstm_memnet_hops", compile_decoder=True)
+    sources, targets = pad_batch(random_batch([5, 3])), pad_batch(teacher_forced(random_batch([7, 7])))
+    with torch.no_grad():
+        translate_step_by_step(model, sources, targets[:, :4])
+        of_four_words = len(graphs)
+        translate_step_by_step(model, sources, targets)
+    assert len(graphs) == of_four_words > 0
 
 
 def test_a_step_that_cannot_be_compiled_runs_as_it_is_and_says_so_once(compile_with, caplog):

@@ -85,7 +85,8 @@ def override_newer_flags() -> None:
         if arg_overrides and isinstance(model, DictConfig):
             flags = getattr(MODEL_DATACLASS_REGISTRY.get(model.get("_name")), "__dataclass_fields__", {})
             with open_dict(model):
-                model.update({name: value for name, value in arg_overrides.items() if name in flags})
+                newer = flags.keys() - model.keys()
+                model.update({name: value for name, value in arg_overrides.items() if name in newer})
         return state
 
     load_checkpoint_to_cpu.overrides_newer_flags = True

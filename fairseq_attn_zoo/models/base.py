@@ -115,9 +115,10 @@ class ZooEncoder(FairseqEncoder):
         rows, counts = sentences.unique_consecutive(return_counts=True)
         if counts.numel() and (counts != counts[0]).any():  # not a beam's order: one row a hypothesis then
             rows, counts = sentences, torch.ones_like(sentences)
-        if not torch.equal(rows, torch.arange(memory.given_positions.size(0)).to(rows)):
+        if not torch.equal(rows, torch.arange(memory.given_positions.size(0), device=rows.device)):
             memory = map_tensors(lambda tensor: tensor.index_select(0, rows), memory)
-        return {"sentences": memory, "owners": torch.arange(rows.size(0)).to(rows).repeat_interleave(counts)}
+        owners = torch.arange(rows.size(0), device=rows.device).repeat_interleave(counts)
+        return {"sentences": memory, "owners": owners}
 
     def max_positions(self) -> int:
         """Longest source in tokens, the final end-of-sentence included."""
