@@ -15,7 +15,6 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
-from torch.nn.functional import linear
 
 
 class Loss(NamedTuple):
@@ -62,10 +61,20 @@ class ChunkedCrossEntropy(torch.autograd.Function):
         loss, nll = features.new_zeros((), dtype=wide), features.new_zeros((), dtype=wide)
         correct = torch.zeros((), dtype=torch.long, device=features.device)
         other = smoothing / (weight.size(0) - 1)  # epsilon'
+        dtype = product_dtype(features)
+        matrix, offset = weight.to(dtype), None if bias is None else bias.to(dtype)
+        # All chunks share two pieces of memory: new ones for every chunk are handed out by the system page by page.
+        logits_memory = features.new_empty(min(chunk, features.size(0)), weight.size(0), dtype=dtype)
+        log_probabilities_memory = torch.empty_like(logits_memory, dtype=wide)
         for begin in range(0, features.size(0), chunk):
             part = slice(begin, begin + chunk)
-            log_probabilities = linear(features[part], weight, bias).to(wide).log_softmax(dim=1)
             target = targets[part].unsqueeze(1)
+            logits, log_probabilities = logits_memory[: len(target)], log_probabilities_memory[: len(target)]
+            if offset is None:
+                torch.mm(features[part].to(dtype), matrix.t(), out=logits)
+            else:
+                torch.addmm(offset, features[part].to(dtype), matrix.t(), out=logits)
+            torch.log_softmax(logits, dim=1, dtype=wide, out=log_probabilities)
             part_nll = -log_probabilities.gather(1, target).sum()
             nll += part_nll
             loss += (1 - smoothing - other) * part_nll
@@ -80,7 +89,7 @@ class ChunkedCrossEntropy(torch.autograd.Function):
                     gradient -= other
                 own = gradient.new_full((1, 1), -(1 - smoothing - other))
                 gradient.scatter_add_(1, target, own.expand_as(target))
-                grad_features[part] = gradient.to(weight.dtype) @ weight
+                grad_features[part] = gradient.to(dtype) @ matrix
                 grad_weight.addmm_(gradient.t(), features[part].to(wide))
                 if grad_bias is not None:
                     grad_bias += gradient.sum(0)
@@ -97,3 +106,9 @@ class ChunkedCrossEntropy(torch.autograd.Function):
             for gradient, dtype in zip(ctx.saved_tensors, ctx.dtypes, strict=True)
         ]
         return (*gradients, None, None, None, None, None)
+
+
+def product_dtype(features: Tensor) -> torch.dtype:
+    """What a linear layer would compute in: what is written to ``out=`` is not cast by autocast."""
+    device = features.device.type
+    return torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else features.dtype

@@ -104,14 +104,29 @@ def test_without_gradients_only_the_loss_is_computed():
     torch.testing.assert_close(found.loss, expected)
 
 
-def test_the_logits_of_the_batch_are_never_in_memory_at_once():
-    words, vocabulary, size = 256, 4096, 8
+def test_under_autocast_the_loss_is_that_of_half_precision():
+    torch.manual_seed(1)
+    features, weight, bias = torch.randn(20, 16), torch.randn(50, 16), torch.randn(50)
+    targets = torch.randint(50, (20,))
+    losses, gradients = [], []
+    for dtype in (torch.float32, torch.bfloat16):
+        variables = [tensor.to(dtype).requires_grad_() for tensor in (features, weight, bias)]
+        with torch.autocast("cpu", torch.bfloat16, enabled=dtype == torch.float32):
+            losses.append(chunked_cross_entropy(*variables, targets, chunk=7).loss)
+        gradients.append([gradient.float() for gradient in torch.autograd.grad(losses[-1], variables)])
+    torch.testing.assert_close(*losses)
+    torch.testing.assert_close(*gradients, rtol=0.01, atol=0.001)
+
+
+def test_the_memory_is_that_of_two_chunks_however_many_there_are():
+    words, vocabulary, size, chunk = 256, 4096, 8, 16
     features = torch.randn(words, size, requires_grad=True)
     weight = torch.randn(vocabulary, size, requires_grad=True)
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU], profile_memory=True) as profile:
-        chunked_cross_entropy(features, weight, None, torch.zeros(words, dtype=torch.long), chunk=16).loss.backward()
-    largest = max(event.cpu_memory_usage for event in profile.events() if event.name.startswith("aten::empty"))
-    assert largest < words * vocabulary * 4 / 4
+        chunked_cross_entropy(features, weight, None, torch.zeros(words, dtype=torch.long), chunk=chunk).loss.backward()
+    logits = chunk * vocabulary * 4
+    taken = [event.self_cpu_memory_usage for event in profile.events()]
+    assert sum(each for each in taken if each >= logits) == 2 * logits
 
 
 @pytest.mark.parametrize(
