@@ -134,6 +134,39 @@ def test_beams_are_followed_through_reordering_and_shrinking(variant, data):
 
 
 @every_variant
+def test_hypotheses_that_begin_alike_are_read_once(variant):
+    """The first word of a beam costs one row a sentence, and its hypotheses go on as if each had been read."""
+    name, flags = variant
+    model = tiny_model(name, **flags)
+    sources = random_batch([4, 1, 6])
+    encoder_out = model.encoder(pad_batch(sources, left=True))
+    targets = pad_batch(teacher_forced(random_batch([3] * 6)))
+    rows = []
+    model.decoder.output_projection.register_forward_hook(lambda module, inputs, output: rows.append(output.size(0)))
+    logits, traces, state = [], [], {}
+    for words in (1, 2, 3):
+        output, extra = model.decoder(targets[:, :words], encoder_out, state, need_trace=True)
+        logits.append(output)
+        traces.append(extra.get("trace", {}))
+    assert rows == [3, 6, 6]
+    expected, extra = model.decoder(targets, encoder_out, need_trace=True)
+    torch.testing.assert_close(torch.cat(logits, 1), expected, **EXACT)
+    for key in extra.get("trace", {}):
+        if key.startswith("source"):
+            torch.testing.assert_close(torch.cat([trace[key] for trace in traces], 1), extra["trace"][key], **EXACT)
+
+
+@every_variant
+def test_hypotheses_that_begin_with_words_of_their_own_are_read_one_by_one(variant):
+    name, flags = variant
+    model = tiny_model(name, **flags)
+    encoder_out = model.encoder(pad_batch(random_batch([4, 1, 6]), left=True))
+    targets = pad_batch(random_batch([3] * 6))
+    stepped, _ = model.decoder(targets, encoder_out, {})
+    torch.testing.assert_close(stepped, model.decoder(targets, encoder_out)[0], **EXACT)
+
+
+@every_variant
 def test_an_order_that_is_not_a_beams_is_followed_too(variant):
     name, flags = variant
     model = tiny_model(name, **flags)

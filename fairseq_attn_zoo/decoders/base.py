@@ -37,9 +37,13 @@ class DecoderOutput(NamedTuple):
 
 
 def map_tensors(function: Callable[[Tensor], Tensor], value: Any) -> Any:
-    """Apply ``function`` to every tensor of nested (named) tuples; None stays None."""
+    """Apply ``function`` to every tensor of nested (named) tuples, lists and dictionaries; the rest stays as it is."""
     if isinstance(value, Tensor):
         return function(value)
+    if isinstance(value, dict):
+        return {key: map_tensors(function, part) for key, part in value.items()}
+    if isinstance(value, list):
+        return [map_tensors(function, part) for part in value]
     if isinstance(value, tuple):
         parts = [map_tensors(function, part) for part in value]
         return type(value)(*parts) if hasattr(value, "_fields") else tuple(parts)

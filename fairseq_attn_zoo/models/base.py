@@ -177,8 +177,25 @@ class ZooDecoder(FairseqIncrementalDecoder):
             ``need_trace`` also ``"trace"``, by name (see :meth:`fairseq_attn_zoo.attention.AttentionMechanism.trace`),
             source positions in the order of ``src_tokens``.
         """
-        features, extra = self.extract_features(prev_output_tokens, encoder_out, incremental_state, need_trace)
-        return (features if features_only else self.output_layer(features)), extra
+        times = self.times_the_same(prev_output_tokens, encoder_out, incremental_state)
+        features, extra = self.extract_features(prev_output_tokens[::times], encoder_out, incremental_state, need_trace)
+        output = features if features_only else self.output_layer(features)
+        if times > 1:
+            assert incremental_state is not None
+            past = self.get_incremental_state(incremental_state, "past")
+            self.set_incremental_state(incremental_state, "past", repeat_rows(past, times))
+            output, extra = repeat_rows(output, times), repeat_rows(extra, times)
+        return output, extra
+
+    def times_the_same(
+        self, prev_output_tokens: Tensor, encoder_out: dict[str, Any], incremental_state: dict[str, Any] | None
+    ) -> int:
+        """How many hypotheses of each sentence one row can stand for: all at the start of a beam, else one."""
+        if incremental_state is None or self.get_incremental_state(incremental_state, "past") is not None:
+            return 1
+        hypotheses = prev_output_tokens.size(0) // encoder_out["sentences"].given_positions.size(0)
+        first = prev_output_tokens[::hypotheses]
+        return hypotheses if torch.equal(repeat_rows(first, hypotheses), prev_output_tokens) else 1
 
     def extract_features(
         self,
@@ -200,8 +217,8 @@ class ZooDecoder(FairseqIncrementalDecoder):
         new_words = prev_output_tokens[:, past.words :]
         embedded = None if self.embed_tokens is None else self.dropout_in(self.embed_tokens(new_words))
         need_weights = self.need_attn_in_training if self.training else self.need_attn
-        one_word = incremental_state is not None and new_words.size(1) == 1 and not self.training
-        read = compiled_step if self.compile_step and one_word else RecurrentDecoder.__call__
+        one_more_word = past.words > 0 and new_words.size(1) == 1 and not self.training
+        read = compiled_step if self.compile_step and one_more_word else RecurrentDecoder.__call__
         words = TargetWords(new_words.contiguous(), embedded)
         output = read(self.network, words, sentences.memory, past.decoder, need_weights, need_trace)
 
