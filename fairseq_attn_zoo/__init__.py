@@ -3,7 +3,7 @@
 ``--user-dir fairseq_attn_zoo`` imports this package once, which mends what today's Python and PyTorch need of fairseq
 (:mod:`.compat`) and registers the architectures (:mod:`.models`) and a criterion (:mod:`.criterion`); nothing else
 happens. Where fairseq is not installed, the parts that need only PyTorch (:mod:`.attention`, :mod:`.cells`,
-:mod:`.encoders`, :mod:`.decoders`, :mod:`.chart`, :mod:`.loss`) can be imported all the same.
+:mod:`.dropout`, :mod:`.encoders`, :mod:`.decoders`, :mod:`.chart`, :mod:`.loss`) can be imported all the same.
 
 Raises:
     ImportError: if Python or PyTorch is too old, or fairseq is there but cannot be imported; one line says what to do

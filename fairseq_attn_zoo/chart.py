@@ -21,7 +21,6 @@ needs O(S^2) matrix products and O(S^2 d) memory:
 The cells of a sentence stand in one row, by length and then by start: :func:`cell_index`.
 """
 
-import math
 from pathlib import Path
 from typing import NamedTuple
 
@@ -29,6 +28,8 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 from torch.nn.functional import linear
+
+from .dropout import random_mask
 
 
 class Chart(NamedTuple):
@@ -350,18 +351,6 @@ def relu_of_sums(of_left: Tensor, of_right: Tensor, weight: Tensor) -> Tensor:
 
 
 CACHED_VALUES = 2**17  # half a megabyte of float32
-
-
-def random_mask(shape: tuple[int, ...], dropout: float, device: torch.device) -> tuple[Tensor, float]:
-    """True where dropout keeps a value, and by what the kept values are multiplied.
-
-    Each decision takes 16 random bits, which is several times cheaper than a random number in float32: the probability is
-    ``dropout`` rounded to a multiple of 2^-16.
-    """
-    dropped = min(round(dropout * 2**16), 2**16 - 1)
-    values = math.prod(shape)
-    bits = torch.empty(-(-values // 4), dtype=torch.int64, device=device).random_(-(2**63), None).view(torch.int16)
-    return (bits[:values] >= dropped - 2**15).view(shape), 2**16 / (2**16 - dropped)
 
 
 def through_relu(grad: Tensor, output: Tensor) -> Tensor:

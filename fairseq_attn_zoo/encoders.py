@@ -10,6 +10,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
+from .dropout import Dropout
+
 
 class EncoderOutput(NamedTuple):
     """The states of the sources and what each layer ended in."""
@@ -54,7 +56,7 @@ class RecurrentEncoder(nn.Module):
             bidirectional=bidirectional,
             dropout=dropout if num_layers > 1 else 0.0,
         )
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
 
     def forward(self, embedded: Tensor, padding_mask: Tensor) -> EncoderOutput:
         """Encode.
@@ -113,8 +115,8 @@ class TwoStackEncoder(nn.Module):
             )
             for _ in range(2)
         )
-        self.dropout = nn.Dropout(dropout)
-        self.dropout_between = nn.Dropout(dropout_between)
+        self.dropout = Dropout(dropout)
+        self.dropout_between = Dropout(dropout_between)
 
     def forward(self, embedded: Tensor, padding_mask: Tensor) -> EncoderOutput:
         """Encode; arguments as in :class:`RecurrentEncoder`. The final states are the LSTMs' own."""

@@ -19,6 +19,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pad_sequence
 
+from ..dropout import Dropout
 from .base import AttentionMechanism, AttentionMemory, masked_softmax, rows_of_sentences
 from .shared import mean_of, scores_of
 
@@ -78,7 +79,7 @@ class MemoryNetworkAttention(AttentionMechanism):
             self.value_words = nn.Embedding(vocabulary, size)  # EmbV
             self.key_times = nn.Parameter(torch.empty(max_words, size))  # TimeK; row d - 1 is distance d
             self.value_times = nn.Parameter(torch.empty(max_words, size))  # TimeV
-            self.dropout = nn.Dropout(dropout)
+            self.dropout = Dropout(dropout)
         for parameter in self.parameters():
             nn.init.uniform_(parameter, -0.1, 0.1)
 

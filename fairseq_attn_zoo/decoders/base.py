@@ -8,6 +8,7 @@ from torch import Tensor, nn
 
 from ..attention import AttentionMechanism
 from ..cells import CellState
+from ..dropout import Dropout
 from ..encoders import EncoderOutput
 
 
@@ -58,7 +59,7 @@ class RecurrentDecoder(nn.Module):
     def __init__(self, output_size: int, dropout: float) -> None:
         super().__init__()
         self.output_size = output_size
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
 
     def begin(self, encoded: EncoderOutput, padding_mask: Tensor) -> tuple[Any, DecoderState]:
         """The memory of the sources and the state before the first word, both with one row a sentence.

@@ -19,6 +19,7 @@ from torch import Tensor, nn
 
 from ..config import RecurrentConfig, check_ranges, dropout_or_default, flag
 from ..decoders import DecoderState, RecurrentDecoder, TargetWords, compiled_step, map_tensors
+from ..dropout import Dropout
 from ..encoders import RecurrentEncoder, TwoStackEncoder
 
 # Name of every architecture of the package -> its model class; the tests walk through it.
@@ -66,7 +67,7 @@ class ZooEncoder(FairseqEncoder):
         self.embed_tokens = embed_tokens
         self.network = network
         self.begin = decoder.begin  # a bound method: the decoder's parameters stay the decoder's
-        self.dropout_in = nn.Dropout(dropout_in)
+        self.dropout_in = Dropout(dropout_in)
         self.max_source_positions = max_source_positions
 
     def forward(self, src_tokens: Tensor, src_lengths: Tensor | None = None, **unused) -> dict[str, Any]:
@@ -146,7 +147,7 @@ class ZooDecoder(FairseqIncrementalDecoder):
         self.embed_tokens = embed_tokens
         self.network = network
         self.output_projection = output_projection
-        self.dropout_in = nn.Dropout(dropout_in)
+        self.dropout_in = Dropout(dropout_in)
         self.max_target_positions = max_target_positions
         self.need_attn = True
         self.need_attn_in_training = need_attn_in_training
