@@ -63,7 +63,7 @@ class ChunkedCrossEntropy(torch.autograd.Function):
         other = smoothing / (weight.size(0) - 1)  # epsilon'
         dtype = product_dtype(features)
         matrix, offset = weight.to(dtype), None if bias is None else bias.to(dtype)
-        # All chunks share two pieces of memory: new ones for every chunk are handed out by the system page by page.
+        # In float32 all chunks share two pieces of memory: new ones for each are handed out by the system page by page.
         logits_memory = features.new_empty(min(chunk, features.size(0)), weight.size(0), dtype=dtype)
         log_probabilities_memory = torch.empty_like(logits_memory, dtype=wide)
         for begin in range(0, features.size(0), chunk):
@@ -89,7 +89,7 @@ class ChunkedCrossEntropy(torch.autograd.Function):
                     gradient -= other
                 own = gradient.new_full((1, 1), -(1 - smoothing - other))
                 gradient.scatter_add_(1, target, own.expand_as(target))
-                grad_features[part] = gradient.to(dtype) @ matrix
+                grad_features[part] = (gradient if dtype == wide else logits.copy_(gradient)) @ matrix
                 grad_weight.addmm_(gradient.t(), features[part].to(wide))
                 if grad_bias is not None:
                     grad_bias += gradient.sum(0)
@@ -111,4 +111,6 @@ class ChunkedCrossEntropy(torch.autograd.Function):
 def product_dtype(features: Tensor) -> torch.dtype:
     """What a linear layer would compute in: what is written to ``out=`` is not cast by autocast."""
     device = features.device.type
-    return torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else features.dtype
+    if torch.is_autocast_enabled(device) and features.dtype != torch.float64:
+        return torch.get_autocast_dtype(device)
+    return features.dtype

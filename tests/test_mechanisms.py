@@ -6,6 +6,7 @@ from fairseq.models import MODEL_DATACLASS_REGISTRY
 from zoo import ARCHITECTURES, dictionary, pad_batch, random_batch, teacher_forced, tiny_model
 
 from fairseq_attn_zoo.attention import AdditiveAttention, DotAttention
+from fairseq_attn_zoo.attention.additive import additive_score
 
 EXACT = {"rtol": 0, "atol": 0}
 
@@ -387,3 +388,20 @@ def test_coverage_is_summed_in_float32_where_the_model_is_in_half_precision():
     for _ in range(1000):  # words, each of weight 1
         _, _, coverage = attention.attend(query, memory, None, coverage)
     torch.testing.assert_close(coverage, 1000 / memory.fertility, rtol=1e-4, atol=0)
+
+
+@pytest.mark.parametrize(
+    "dtype, tolerance", [(torch.float32, 0.002), (torch.bfloat16, 0.02), (torch.float16, 0.002)], ids=str
+)
+def test_additive_scores_of_small_states_keep_their_digits(dtype, tolerance):
+    """The paper's initial weights make tanh's argument a thousandth: there it must not be noise, in any precision."""
+    torch.manual_seed(1)
+    query, keys, energy = (
+        torch.randn(shape) * scale for shape, scale in (((2, 3, 64), 1e-3), ((2, 5, 64), 1e-3), (64, 1))
+    )
+    exact = (
+        torch.tanh(query.to(dtype).double().unsqueeze(2) + keys.to(dtype).double().unsqueeze(1))
+        @ energy.to(dtype).double()
+    )
+    found = additive_score(query.to(dtype), keys.to(dtype), energy.to(dtype)).double()
+    assert (found - exact).norm() < tolerance * exact.norm()

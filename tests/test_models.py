@@ -154,6 +154,9 @@ def test_hypotheses_that_begin_alike_are_read_once(variant):
     for key in extra.get("trace", {}):
         if key.startswith("source"):
             torch.testing.assert_close(torch.cat([trace[key] for trace in traces], 1), extra["trace"][key], **EXACT)
+    model.train()
+    model.decoder(targets[:, :1], encoder_out, {})
+    assert rows[-1] == 6  # each with its own dropout
 
 
 @every_variant

@@ -22,7 +22,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from .additive import additive_score, tanh_times
+from .additive import additive_score
 from .base import AttentionMechanism, AttentionMemory, masked_softmax, rows_of_sentences
 
 MEBIBYTE = 2**20
@@ -124,7 +124,8 @@ class FineGrainedAttention(WordAwareAttention):
     @staticmethod
     def weigh(query: Tensor, energy: Tensor, keys: Tensor, values: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
         """Contexts B x R x d and weights B x R x S x d."""
-        scores = tanh_times(query.unsqueeze(2) + keys.unsqueeze(1), energy)  # B x R x S x d
+        hidden = (query.unsqueeze(2) + keys.unsqueeze(1)).tanh_()  # B x R x S x A
+        scores = nn.functional.linear(hidden, energy)  # B x R x S x d
         weights = masked_softmax(scores, mask[:, None, :, None], dim=2)
         return (weights * values.unsqueeze(1)).sum(dim=2), weights
 

@@ -182,7 +182,6 @@ class ZooDecoder(FairseqIncrementalDecoder):
         features, extra = self.extract_features(prev_output_tokens[::times], encoder_out, incremental_state, need_trace)
         output = features if features_only else self.output_layer(features)
         if times > 1:
-            assert incremental_state is not None
             past = self.get_incremental_state(incremental_state, "past")
             self.set_incremental_state(incremental_state, "past", repeat_rows(past, times))
             output, extra = repeat_rows(output, times), repeat_rows(extra, times)
@@ -192,7 +191,12 @@ class ZooDecoder(FairseqIncrementalDecoder):
         self, prev_output_tokens: Tensor, encoder_out: dict[str, Any], incremental_state: dict[str, Any] | None
     ) -> int:
         """How many hypotheses of each sentence one row can stand for: all at the start of a beam, else one."""
-        if incremental_state is None or self.get_incremental_state(incremental_state, "past") is not None:
+        # In training each has its own dropout.
+        if (
+            self.training
+            or incremental_state is None
+            or self.get_incremental_state(incremental_state, "past") is not None
+        ):
             return 1
         hypotheses = prev_output_tokens.size(0) // encoder_out["sentences"].given_positions.size(0)
         first = prev_output_tokens[::hypotheses]
