@@ -108,10 +108,21 @@ class Workload:
 
         return train
 
-    def decoding(self, sentences: int, batches: int) -> Callable[[], float]:
-        """A function that translates so many batches of so many sentences and returns how many sentences these were."""
+    def decoding(self, sentences: int, batches: int, features_for_free: bool = False) -> Callable[[], float]:
+        """A function that translates so many batches of so many sentences and returns how many sentences these were.
+
+        Args:
+            features_for_free: of our architectures, compute no decoder: what is left is the encoder, the output layer and
+                the beam, and nothing that has these can be faster
+        """
         from fairseq.sequence_generator import SequenceGenerator
 
+        if features_for_free:
+            width = self.model.decoder.output_projection.in_features
+            self.model.decoder.extract_features = lambda words, *_: (
+                torch.zeros(words.size(0), 1, width, device=DEVICE),
+                {"attn": [None]},
+            )
         generator = SequenceGenerator([self.model], self.task.target_dictionary, beam_size=self.arguments.beam)
         samples = self.decoding_batches(sentences, batches)
 
