@@ -119,10 +119,8 @@ class Workload:
 
         if features_for_free:
             width = self.model.decoder.output_projection.in_features
-            self.model.decoder.extract_features = lambda words, *_: (
-                torch.zeros(words.size(0), 1, width, device=DEVICE),
-                {"attn": [None]},
-            )
+            features = torch.randn(sentences * self.arguments.beam, 1, width, device=DEVICE)
+            self.model.decoder.extract_features = lambda words, *_: (features[: words.size(0)], {"attn": [None]})
         generator = SequenceGenerator([self.model], self.task.target_dictionary, beam_size=self.arguments.beam)
         samples = self.decoding_batches(sentences, batches)
 
