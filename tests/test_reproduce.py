@@ -1,7 +1,9 @@
 """The runner of the papers' tables: from a recipe and tokens to a table, figures, and what is not done twice."""
 
 import csv
+import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -12,16 +14,18 @@ import yaml
 EXAMPLES = Path(__file__).resolve().parents[1] / "examples"
 sys.path[:0] = [str(EXAMPLES / "reproduce"), str(EXAMPLES)]
 
-from corpora import find_corpus, prepare, read_lines  # noqa: E402
-from recipe import Preparation, read_recipe  # noqa: E402
+from claims import BEGIN, END, claim_lines, decide, difference, verdict, write_page  # noqa: E402
+from corpora import find_corpus, get_corpus, prepare, read_lines  # noqa: E402
+from recipe import Claim, Preparation, conditions_of, read_recipe  # noqa: E402
 from report import add_significance, grid, table_row  # noqa: E402
-from runs import learning_curve, without_unknown, words_per_second  # noqa: E402
+from runs import how_it_ended, learning_curve, update_of_half, without_unknown, words_per_second  # noqa: E402
 from scores import bleu_by_length, corpus_scores, paired_bootstrap  # noqa: E402
 from steps import StepFailed  # noqa: E402
 
 from fairseq_attn_zoo.grammar import write_corpus  # noqa: E402
 
-PAPERS = ("bahdanau2015", "mino2017", "simon2017", "choi2018", "watanabe2017", "zoo")
+PAPERS = ("bahdanau2015", "mino2017", "simon2017", "choi2018", "watanabe2017")
+RECIPES = (*PAPERS, "zoo", "grammar")
 TOY = """
 title: Toy
 languages: en-ja
@@ -92,12 +96,22 @@ def test_a_recipe_becomes_a_table_a_failing_row_stops_no_other_and_nothing_is_do
     with (toy / "results" / "results.csv").open(encoding="utf-8") as file:
         assert list(csv.DictReader(file)) == rows
 
+    # What stands beside the table is enough, also on another machine.
+    for model in (toy / "build").rglob("t0s1-seed1-*"):
+        shutil.rmtree(model)
+    later = reproduce(toy, *gold, "--report", "results", "--systems", "T0S1", "T0S1 with S2")
+    assert later.returncode == 0, later.stderr
+    assert "training, log in" not in later.stdout and not list((toy / "build").rglob("checkpoint_*.pt"))
+    with (toy / "results" / "results.csv").open(encoding="utf-8") as file:
+        assert list(csv.DictReader(file)) == rows
+
 
 @pytest.mark.parametrize(
     "arguments, line",
     [
         (["--systems", "T9"], "toy has no system T9; it has T0S1"),
         (["--data", "nowhere"], "nowhere has no corpus: expected tokenised files named"),
+        (["--conditions", "dark"], "toy.yaml has no condition dark; it has none"),
         (["--prepare", "bpe"], "--prepare bpe is not KEY=VALUE"),
         (["--prepare", "stemming=1"], "unexpected keyword argument 'stemming'"),
         (["--gold", "a", "--gold-text", "b"], "there is no file b"),
@@ -115,14 +129,14 @@ def test_what_cannot_be_is_said_in_one_line(toy, arguments, line):
     assert line in finished.stderr
 
 
-@pytest.mark.parametrize("paper", PAPERS)
+@pytest.mark.parametrize("name", RECIPES)
 @pytest.mark.parametrize("small", [False, True])
-def test_every_flag_of_the_papers_recipes_is_one_of_fairseq_train(paper, small):
+def test_every_flag_of_the_recipes_is_one_of_fairseq_train(name, small):
     from fairseq import options
 
     import fairseq_attn_zoo  # noqa: F401  (registers the architectures)
 
-    recipe = read_recipe(paper, small)
+    recipe = read_recipe(name, small)
     assert recipe.system(recipe.baseline).model is None
     for system in recipe.systems:
         if system.model is None:
@@ -132,7 +146,7 @@ def test_every_flag_of_the_papers_recipes_is_one_of_fairseq_train(paper, small):
 
 
 def test_every_paper_has_its_page_and_its_script():
-    for paper in PAPERS[:-1]:
+    for paper in PAPERS:
         assert (EXAMPLES / paper / "README.md").is_file()
         script = EXAMPLES / paper / "run.sh"
         assert os.access(script, os.X_OK)
@@ -234,6 +248,98 @@ def test_a_row_shows_mean_and_spread_over_seeds_and_simons_grid_stands_apart():
     assert row["test BLEU"] == "12.0 ± 1.4" and row["seeds"] == "1, 3" and row["parameters"] == "1.50 M"
     assert row["AER"] == "" and table_row(recipe, "T5S7", results) is None
     assert grid(results)[-2:] == ["| T0 | 12.0 ± 1.4 | 22.0 ± 1.4 |", "| T1 | 13.0 ± 1.4 | 23.0 ± 1.4 |"]
+
+
+def sentences(right: int, of: int = 200) -> tuple[list[str], list[str]]:
+    """Translations of which so many are right, and the references."""
+    references = [f"the {n} dogs saw a {n + 1} cat in the {n} garden" for n in range(of)]
+    return [text if n % of < right else text.replace("saw a", "a saw") for n, text in enumerate(references)], references
+
+
+def test_a_difference_is_that_of_the_means_and_its_interval_grows_with_the_spread_of_seeds():
+    bad, references = sentences(60)
+    good, _ = sentences(140)
+    gain, low, high = difference([good, good], [bad, bad], references)
+    means = [corpus_scores(texts, references)["bleu"] for texts in (good, bad)]
+    assert gain == pytest.approx(means[0] - means[1]) and 0 < low < gain < high
+    back = difference([bad, bad], [good, good], references)
+    assert back == pytest.approx((-gain, -high, -low), rel=0.2)
+    same = difference([good], [good], references)
+    assert same == pytest.approx((0, 0, 0))
+    middle, _ = sentences(100)
+    _, wide_low, wide_high = difference([good, good, bad], [middle, middle, middle], references)
+    _, narrow_low, narrow_high = difference([middle, middle, middle], [middle, middle, middle], references)
+    assert wide_low < narrow_low <= 0 <= narrow_high < wide_high
+
+
+def test_a_verdict_follows_the_interval_and_one_seed_decides_nothing():
+    claim = Claim("a is better than b", "2 to 1", "a", "b")
+    equal = claim._replace(within=1.0)
+    assert verdict(claim, (0.1, 2), 3) == "shows" and verdict(claim, (0.1, 2), 1) == "undecided"
+    assert verdict(claim, (-2, -0.1), 3) == "does not show" and verdict(claim, (-1, 1), 3) == "undecided"
+    assert verdict(equal, (-0.9, 0.9), 3) == "shows" and verdict(equal, (1.1, 3), 3) == "does not show"
+    assert verdict(equal, (-3, -1.1), 3) == "does not show" and verdict(equal, (0, 2), 3) == "undecided"
+
+
+def test_claims_of_all_tables_come_between_the_marks_of_the_page(tmp_path):
+    bad, references = sentences(60)
+    good, _ = sentences(140)
+    results = [
+        {"system": name, "seed": seed, "bleu": 1.0, "hypotheses": texts, "ended": ended}
+        for name, texts, ended in (("key-value", good, "plateau"), ("baseline", bad, "cut off"))
+        for seed in (1, 2)
+    ]
+    recipe = read_recipe("mino2017")
+    claims = [Claim("keys are better", "3 above 2", "key-value", "baseline")]
+    claims.append(claims[0]._replace(better="modified-init"))  # a row that was not run
+    found = decide(
+        recipe._replace(claims=claims), results, dict.fromkeys(("key-value", "baseline"), references), "command"
+    )
+    assert [(claim["better"], claim["verdict"], claim["seeds"]) for claim in found] == [("key-value", "shows", 2)]
+    assert "keys are better | 3 above 2 |" in claim_lines(found)[2] and "cut off" in claim_lines(found)[2]
+    (tmp_path / "mino").mkdir()
+    (tmp_path / "mino" / "claims.json").write_text(json.dumps(found), encoding="utf-8")
+    with pytest.raises(StepFailed, match="has no lines"):
+        write_page(tmp_path)
+    page = tmp_path / "README.md"
+    page.write_text(f"before\n{BEGIN}\nold\n{END}\nafter\n", encoding="utf-8")
+    write_page(tmp_path)
+    written = page.read_text(encoding="utf-8")
+    assert "keys are better" in written and "old" not in written
+    assert written.startswith("before\n") and written.endswith("\nafter\n")
+    write_page(tmp_path)
+    assert page.read_text(encoding="utf-8") == written
+
+
+def test_a_condition_changes_the_text_and_the_test_set_may_differ_from_the_training(tmp_path):
+    assert {"quickstart", "pairs-1000", "longer"} <= set(conditions_of("grammar")) and conditions_of("zoo") == []
+    recipe = read_recipe(
+        "grammar", changes={"corpus": {"grammar": {"train": 30, "valid": 5, "test": 7}}}, condition="longer"
+    )
+    assert recipe.name == "grammar-longer" and recipe.title != read_recipe("grammar").title
+    corpus = get_corpus(recipe.corpus, recipe.languages, tmp_path)
+    lengths = {
+        split: [len(line.split()) for line in read_lines(getattr(corpus, split).with_name(f"{split}.en"))]
+        for split in ("train", "valid", "test")
+    }
+    assert {split: len(found) for split, found in lengths.items()} == {"train": 30, "valid": 5, "test": 7}
+    assert max(lengths["train"] + lengths["valid"]) <= 12 < 13 <= min(lengths["test"])
+    for ending in ("ja", "align", "pairs"):
+        assert len(read_lines(corpus.test.with_name(f"test.{ending}"))) == 7
+    assert get_corpus(recipe.corpus, recipe.languages, tmp_path) == corpus
+    with pytest.raises(StepFailed, match="--data is missing"):
+        get_corpus({}, recipe.languages, tmp_path)
+
+
+def test_a_run_says_how_it_ended_and_when_it_had_learned_half():
+    def curve(*scores: float) -> list[dict[str, float]]:
+        return [{"update": 100.0 * (number + 1), "bleu": score} for number, score in enumerate(scores)]
+
+    assert how_it_ended(curve(1, 3, 2, 2), ["--patience", "9", "--patience", "2"]) == "plateau"
+    assert how_it_ended(curve(1, 2, 3, 2), ["--patience", "2"]) == "cut off"
+    assert how_it_ended(curve(1, 2), ["--lr", "1"]) == "schedule"
+    assert update_of_half(curve(2, 6, 10)) == pytest.approx(175)
+    assert update_of_half(curve(8, 10)) == pytest.approx(62.5) and update_of_half(curve(0, 0)) is None
 
 
 def test_a_log_of_two_starts_gives_one_curve(tmp_path):

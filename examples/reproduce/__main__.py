@@ -2,6 +2,8 @@
 
     python examples/reproduce mino2017 --data FOLDER --seeds 1 2 3
     python examples/reproduce mino2017 --data FOLDER --small
+    python examples/reproduce grammar --seeds 1 2 3 4 5 --report docs/results
+    python examples/reproduce --page docs/results
 
 The recipe is ``examples/NAME/recipe.yaml``, or a file of your own. FOLDER holds a tokenised parallel corpus (train, dev and
 test with the languages as endings; also the names of Multi30k and KFTT). A run that was stopped goes on when it is started
@@ -18,15 +20,16 @@ import traceback
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 HERE = Path(__file__).resolve().parent
 for folder in (HERE, HERE.parent, HERE.parents[1]):  # this recipe's modules, what recipes share, the package
     sys.path.insert(0, str(folder))
 
-from corpora import find_corpus, prepare  # noqa: E402
-from recipe import Recipe, System, read_recipe  # noqa: E402
-from runs import Gold, Run, finish, plan, read_gold, train  # noqa: E402
+from corpora import Corpus, find_corpus, get_corpus, prepare  # noqa: E402
+from gold import Gold, read_gold  # noqa: E402
+from recipe import Recipe, System, conditions_of, read_recipe, recipe_names  # noqa: E402
+from runs import Run, finish, plan, recorded, train  # noqa: E402
 from steps import StepFailed, stop_all  # noqa: E402
 
 
@@ -34,6 +37,11 @@ def main() -> int:
     arguments = parse_arguments()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("reproduce: terminated; the same command goes on from here"))
     try:
+        if arguments.page:
+            from claims import write_page
+
+            print(write_page(arguments.page))
+            return 0
         return reproduce(arguments)
     except StepFailed as failure:
         print(f"reproduce: {failure}", file=sys.stderr)
@@ -48,8 +56,11 @@ def main() -> int:
 def parse_arguments() -> argparse.Namespace:
     lines = (__doc__ or "").splitlines()
     parser = argparse.ArgumentParser(prog="python examples/reproduce", description=lines[0])
-    parser.add_argument("recipe", help="bahdanau2015, mino2017, simon2017, choi2018, watanabe2017, or a .yaml file")
-    parser.add_argument("--data", type=Path, required=True, help="folder of a tokenised parallel corpus")
+    parser.add_argument("recipe", nargs="?", help=f"{', '.join(recipe_names())}, or a .yaml file")
+    parser.add_argument(
+        "--data", type=Path, help="folder of a tokenised parallel corpus (default: what the recipe downloads or makes)"
+    )
+    parser.add_argument("--conditions", nargs="+", metavar="NAME", help="of a recipe that has some (default: all)")
     parser.add_argument("--languages", metavar="SOURCE-TARGET", help="direction (default: the recipe's)")
     parser.add_argument("--small", action="store_true", help="the recipe's budget for a small corpus and two cores")
     parser.add_argument("--seeds", type=int, nargs="+", default=[1], metavar="N", help="(default: 1)")
@@ -67,7 +78,12 @@ def parse_arguments() -> argparse.Namespace:
         "--report", type=Path, metavar="FOLDER", help="where the table and the figures go (default: there)"
     )
     parser.add_argument("--cpu", action="store_true", help="do not use a GPU even where there is one")
+    parser.add_argument(
+        "--page", type=Path, metavar="FOLDER", help="only write the claims of all tables in FOLDER into its README.md"
+    )
     arguments = parser.parse_args()
+    if (arguments.recipe is None) == (arguments.page is None):
+        parser.error("name a recipe, or --page FOLDER")
     if arguments.jobs < 1:
         parser.error(f"--jobs is {arguments.jobs}; at least one training must run")
     if (arguments.gold is None) != (arguments.gold_text is None):
@@ -75,45 +91,89 @@ def parse_arguments() -> argparse.Namespace:
     return arguments
 
 
+class Table(NamedTuple):
+    """A recipe under one condition, its runs, and where its results go."""
+
+    recipe: Recipe
+    runs: list[Run]
+    report: Path
+
+
 def reproduce(arguments: argparse.Namespace) -> int:
-    recipe = read_recipe(arguments.recipe, arguments.small, changes(arguments))
-    if arguments.flags:
-        more = shlex.split(arguments.flags)
-        recipe = recipe._replace(systems=[system._replace(flags=system.flags + more) for system in recipe.systems])
-    wanted = choose(recipe, arguments.systems)
+    known = conditions_of(arguments.recipe)
+    missing = [name for name in arguments.conditions or () if name not in known]
+    if missing:
+        raise StepFailed(
+            f"{arguments.recipe} has no condition {', '.join(missing)}; it has {', '.join(known) or 'none'}"
+        )
     gold = Gold(arguments.gold_text, arguments.gold, arguments.gold_from_1) if arguments.gold else None
     if gold is not None:
         read_gold(gold)
+    recipes = [
+        read_recipe(arguments.recipe, arguments.small, changes(arguments), condition)
+        for condition in arguments.conditions or known or [None]
+    ]
+    chosen = [choose(recipe, arguments.systems) for recipe in recipes]
     # PyTorch and fairseq take seconds to import; what is wrong with the arguments has been said by now.
     import torch
 
     if arguments.jobs > 1:
         os.environ.setdefault("OMP_NUM_THREADS", str(max(1, (os.cpu_count() or 1) // arguments.jobs)))
     device = ["--cpu"] if arguments.cpu or not torch.cuda.is_available() else []
-    corpus = find_corpus(arguments.data, recipe.languages)
-    parent = arguments.folder / f"{recipe.name}-{arguments.data.resolve().name}-{'-'.join(recipe.languages)}"
-    preparations = list(dict.fromkeys(recipe.system(system.model or system.name).prepare for system in wanted))
-    prepared = {settings: prepare(corpus, settings, parent) for settings in preparations}
-
-    runs = []
-    for seed in arguments.seeds:  # all systems with the first seed first
-        for system in wanted:
-            trained = recipe.system(system.model or system.name)
-            runs.append(plan(system, trained, seed, prepared[trained.prepare], parent))
-    results: list[dict[str, Any]] = []
+    tables = [
+        make_table(recipe, systems, gold, arguments, bool(known))
+        for recipe, systems in zip(recipes, chosen, strict=True)
+    ]
     failures: list[str] = []
-    table = None
-    for found in execute(runs, recipe, gold, device, arguments.jobs, failures):
-        results += found
-        if results:
-            table = write_results(recipe, runs, results, arguments, parent)
-    if table is not None:
-        print(f"\n{table.read_text(encoding='utf-8')}\n{table}")
+    for table in tables:
+        results: list[dict[str, Any]] = []
+        path = None
+        for found in execute(table, device, arguments.jobs, failures):
+            results += found
+            if results:
+                path = write_results(table, results, arguments)
+        if path is not None:
+            print(f"\n{path.read_text(encoding='utf-8')}\n{path}")
     for failure in failures:
         print(f"reproduce: {failure}", file=sys.stderr)
     if failures:
         print(f"reproduce: {len(failures)} failed; the same command tries them again", file=sys.stderr)
     return int(bool(failures))
+
+
+def make_table(
+    recipe: Recipe, systems: list[System], gold: Gold | None, arguments: argparse.Namespace, conditional: bool
+) -> Table:
+    flags = shlex.split(arguments.flags)
+    if flags:
+        recipe = recipe._replace(systems=[system._replace(flags=system.flags + flags) for system in recipe.systems])
+        systems = choose(recipe, [system.name for system in systems])
+    if arguments.data is not None:
+        corpus, name = find_corpus(arguments.data, recipe.languages), arguments.data.resolve().name
+        parent = arguments.folder / f"{recipe.name}-{name}-{'-'.join(recipe.languages)}"
+    else:
+        parent = arguments.folder / f"{recipe.name}-{'-'.join(recipe.languages)}"
+        corpus = get_corpus(recipe.corpus, recipe.languages, parent)
+    report = arguments.report or parent
+    if arguments.report and conditional:  # one table for each condition
+        report = report / recipe.name
+    gold = gold or gold_of_grammar(corpus)
+    trained = [recipe.system(system.model or system.name) for system in systems]
+    prepared = {
+        settings: prepare(corpus, settings, parent) for settings in dict.fromkeys(one.prepare for one in trained)
+    }
+    runs = [
+        plan(system, model, seed, prepared[model.prepare], gold, parent, report)
+        for seed in arguments.seeds  # all systems with the first seed first
+        for system, model in zip(systems, trained, strict=True)
+    ]
+    return Table(recipe, runs, report)
+
+
+def gold_of_grammar(corpus: Corpus) -> Gold | None:
+    """The links of a test set that comes from the grammar."""
+    gold = Gold(corpus.test.with_name("test.pairs"), corpus.test.with_name("test.align"))
+    return gold if gold.text.exists() and gold.links.exists() else None
 
 
 def changes(arguments: argparse.Namespace) -> dict[str, Any]:
@@ -139,10 +199,9 @@ def choose(recipe: Recipe, names: list[str] | None) -> list[System]:
     return [system for system in recipe.systems if names is None or system.name in names]
 
 
-def execute(
-    runs: list[Run], recipe: Recipe, gold: Gold | None, device: list[str], jobs: int, failures: list[str]
-) -> Iterator[list[dict[str, Any]]]:
+def execute(table: Table, device: list[str], jobs: int, failures: list[str]) -> Iterator[list[dict[str, Any]]]:
     """Train each model once, decode and score each row of it; yields a model's rows. What fails is put into ``failures``."""
+    runs = table.runs
     lock = threading.Lock()
     done = 0
 
@@ -150,17 +209,19 @@ def execute(
         with lock:
             print(f"[{done}/{len(runs)}] {line}", flush=True)
 
-    models: dict[Path, list[Run]] = {}
+    models: dict[Path, list[Run]] = {}  # by folder
     for run in runs:
         models.setdefault(run.folder, []).append(run)
 
     def work(rows: list[Run]) -> list[dict[str, Any]]:
         nonlocal done
-        train(rows[0], device, report)
+        before = [recorded(run) for run in rows]
+        if not all(before):
+            train(rows[0], device, report)
         found = []
-        for run in rows:
+        for run, result in zip(rows, before, strict=True):
             try:
-                found.append(finish(run, recipe.no_unk, gold, device, report))
+                found.append(result or finish(run, table.recipe.no_unk, device, report))
             except StepFailed as failure:
                 fail(str(failure))
             done += 1
@@ -187,11 +248,10 @@ def execute(
             raise
 
 
-def write_results(
-    recipe: Recipe, runs: list[Run], results: list[dict[str, Any]], arguments: argparse.Namespace, parent: Path
-) -> Path:
+def write_results(table: Table, results: list[dict[str, Any]], arguments: argparse.Namespace) -> Path:
     from report import add_significance, write_report
 
+    recipe, runs, report = table
     order = {(run.system.name, run.seed): place for place, run in enumerate(runs)}
     results.sort(key=lambda result: order[result["system"], result["seed"]])
     of_system = {run.system.name: run.prepared for run in runs}
@@ -199,7 +259,7 @@ def write_results(
     references = {name: prepared.words("test", 1) for name, prepared in of_system.items()}
     add_significance(recipe, results, references)
     command = shlex.join(["python", "examples/reproduce", *public(sys.argv[1:], arguments)])
-    return write_report(recipe, results, sources, references, command, arguments.report or parent)
+    return write_report(recipe, results, sources, references, command, report)
 
 
 def public(words: list[str], arguments: argparse.Namespace) -> list[str]:

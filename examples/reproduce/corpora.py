@@ -1,13 +1,22 @@
-"""A parallel corpus of tokenised text: which files are what, and what becomes of them before fairseq-preprocess."""
+"""A parallel corpus of tokenised text: where it comes from, which files are what, and what becomes of them before
+fairseq-preprocess.
+
+What a recipe says under ``corpus`` is used without ``--data``: either ``grammar``, the arguments of
+:func:`fairseq_attn_zoo.grammar.write_corpus`, and ``test``, in what the test set differs from them; or ``address`` and
+``checksums``, a folder on the web and the list of its files beside the recipes.
+"""
 
 import hashlib
 import io
 import json
+import shutil
+import subprocess
+import sys
 from contextlib import redirect_stderr
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from recipe import Preparation
+from recipe import EXAMPLES, Preparation
 from steps import StepFailed, call, folder_for, whole_or_not_at_all
 
 # Names of the training, development and test files, as different corpora have them; the first that are all there count.
@@ -56,6 +65,58 @@ def find_corpus(folder: Path, languages: tuple[str, str]) -> Corpus:
         f"{folder} has no corpus: expected tokenised files named {wanted}, each with .{languages[0]} and .{languages[1]}; "
         "another direction is --languages"
     )
+
+
+def get_corpus(settings: dict[str, Any], languages: tuple[str, str], parent: Path) -> Corpus:
+    """The corpus that a recipe names, made or downloaded unless it is there.
+
+    Raises:
+        StepFailed: the recipe names none, or it cannot be had
+    """
+    if "grammar" in settings:
+        return find_corpus(write_grammar(settings["grammar"], settings.get("test", {}), parent), languages)
+    if "address" in settings:
+        folder = parent / "corpus"
+        command = [sys.executable, str(EXAMPLES / "download.py"), settings["address"]]
+        finished = subprocess.run(
+            [*command, str(EXAMPLES / settings["checksums"]), str(folder)], stderr=subprocess.PIPE
+        )
+        if finished.returncode:
+            raise StepFailed(finished.stderr.decode("utf-8", errors="replace").strip().splitlines()[-1])
+        return find_corpus(folder, languages)
+    raise StepFailed("--data is missing: the folder of a tokenised parallel corpus")
+
+
+def write_grammar(settings: dict[str, Any], test: dict[str, Any], parent: Path) -> Path:
+    """Draw sentences from the grammar; returns the folder of {train,valid,test}.{en,ja,align}."""
+    from fairseq_attn_zoo import grammar
+
+    known = {"seed", "min_length", "max_length", "relative_clauses"}
+    options = {key.replace("-", "_"): value for key, value in settings.items()}
+    of_test = {**options, **{key.replace("-", "_"): value for key, value in test.items()}}
+    sizes = {split: options.pop(split) for split in ("train", "valid", "test")}
+    of_test = {key: value for key, value in of_test.items() if key in known}
+    version = hashlib.sha256(Path(grammar.__file__).read_bytes()).hexdigest()  # another grammar is another corpus
+    digest = {**sizes, **options, "of test": of_test, "grammar": version}
+    folder = folder_for(parent, "corpus", digest) / "text"
+
+    def write(unfinished: Path) -> None:
+        try:
+            grammar.write_corpus(unfinished, **sizes, **options)
+            if of_test != options:
+                other = unfinished / "other"
+                grammar.write_corpus(other, train=0, valid=0, test=sizes["test"], **of_test)
+                for path in other.glob("test.*"):
+                    path.replace(unfinished / path.name)
+                shutil.rmtree(other)
+        except (TypeError, ValueError, OSError) as error:
+            raise StepFailed(f"the grammar cannot write this corpus: {error}") from error
+        sides = zip(read_lines(unfinished / "test.en"), read_lines(unfinished / "test.ja"), strict=True)
+        write_lines(unfinished / "test.pairs", [f"{source} ||| {target}" for source, target in sides])
+
+    if not folder.exists():
+        whole_or_not_at_all(write, folder)
+    return folder
 
 
 def prepare(corpus: Corpus, settings: Preparation, parent: Path) -> Prepared:

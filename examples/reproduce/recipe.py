@@ -8,8 +8,22 @@ import yaml
 from steps import StepFailed
 
 EXAMPLES = Path(__file__).resolve().parents[1]
-KEYS = {"title", "languages", "prepare", "flags", "decoding", "no-unk", "baseline", "systems", "small"}
+KEYS = {
+    "title",
+    "languages",
+    "corpus",
+    "prepare",
+    "width",
+    "flags",
+    "decoding",
+    "no-unk",
+    "baseline",
+    "systems",
+    "claims",
+}
+VARIANTS = {"small", "conditions"}  # what replaces some of the values above
 SYSTEM_KEYS = {"flags", "prepare", "model", "decoding", "against"}
+CLAIM_KEYS = {"says", "paper", "better", "worse", "within"}
 
 
 class Preparation(NamedTuple):
@@ -37,40 +51,77 @@ class System(NamedTuple):
         return self.flags[self.flags.index("--arch") + 1]
 
 
+class Claim(NamedTuple):
+    """What a paper says of two rows."""
+
+    says: str
+    paper: str  # its numbers, as printed
+    better: str
+    worse: str
+    within: float | None = None  # the two are said to be about equal: their BLEU differs by no more than this
+
+
 class Recipe(NamedTuple):
     name: str
     title: str
     languages: tuple[str, str]  # source, target
+    corpus: dict[str, Any]  # where the text comes from without --data; see corpora.py
     no_unk: bool  # also score translations without <unk>, on the sentences that need none
     baseline: str
     systems: list[System]
+    claims: list[Claim]
 
     def system(self, name: str) -> System:
         return next(system for system in self.systems if system.name == name)
 
 
-def read_recipe(name: str, small: bool = False, changes: dict[str, Any] | None = None) -> Recipe:
-    """Read ``examples/NAME/recipe.yaml``, or the file NAME.
+def recipe_names() -> list[str]:
+    return sorted(file.parent.name for file in EXAMPLES.glob("*/recipe.yaml"))
+
+
+def find_recipe(name: str) -> Path:
+    """``examples/NAME/recipe.yaml``, or the file NAME.
+
+    Raises:
+        StepFailed: there is no such recipe
+    """
+    path = Path(name) if name.endswith((".yaml", ".yml")) else EXAMPLES / name / "recipe.yaml"
+    if not path.exists():
+        raise StepFailed(f"there is no recipe {name}; there are {', '.join(recipe_names())}, or name a .yaml file")
+    return path
+
+
+def conditions_of(name: str) -> list[str]:
+    """The conditions of a recipe that makes one table for each of them, such as few training pairs; of most recipes none."""
+    path = find_recipe(name)
+    try:
+        return list(yaml.safe_load(path.read_text(encoding="utf-8")).get("conditions", {}))
+    except (yaml.YAMLError, AttributeError, TypeError) as error:
+        raise StepFailed(f"{path} cannot be read: {type(error).__name__}: {error}") from error
+
+
+def read_recipe(
+    name: str, small: bool = False, changes: dict[str, Any] | None = None, condition: str | None = None
+) -> Recipe:
+    """Read a recipe.
 
     Args:
         small: with what stands under ``small``, a budget for a small corpus and two cores
         changes: further values in place of the file's
+        condition: with what stands under this name in ``conditions``
 
     Raises:
         StepFailed: there is no such recipe, or something in it cannot be
     """
-    path = Path(name) if name.endswith((".yaml", ".yml")) else EXAMPLES / name / "recipe.yaml"
-    if not path.exists():
-        known = ", ".join(sorted(file.parent.name for file in EXAMPLES.glob("*/recipe.yaml")))
-        raise StepFailed(f"there is no recipe {name}; there are {known}, or name a .yaml file")
+    path = find_recipe(name)
     try:
         values = yaml.safe_load(path.read_text(encoding="utf-8"))
-        check_keys(values, KEYS, "the recipe")
-        smaller = values.pop("small", {})
-        if small:
-            check_keys(smaller, KEYS - {"small"}, "small")
-            values = merge(values, smaller)
-        values = merge(values, changes or {})
+        check_keys(values, KEYS | VARIANTS, "the recipe")
+        smaller, conditions = values.pop("small", {}), values.pop("conditions", {})
+        for variant, where in ((smaller, "small"), *((values_of, one) for one, values_of in conditions.items())):
+            check_keys(variant, KEYS, where)
+        for variant in (smaller if small else {}, conditions[condition] if condition else {}, changes or {}):
+            values = merge(values, variant)
         source, _, target = values["languages"].partition("-")
         general = values.get("prepare", {})
         systems = [
@@ -80,14 +131,19 @@ def read_recipe(name: str, small: bool = False, changes: dict[str, Any] | None =
             path.parent.name if path.stem == "recipe" else path.stem,
             values["title"],
             (source, target),
+            values.get("corpus", {}),
             bool(values.get("no-unk")),
             values["baseline"],
             systems,
+            [read_claim(claim) for claim in values.get("claims") or []],
         )
+        if condition:
+            recipe = recipe._replace(name=f"{recipe.name}-{condition}")
     except (yaml.YAMLError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise StepFailed(f"{path} cannot be read: {type(error).__name__}: {error}") from error
     names = [system.name for system in systems]
     wanted = {recipe.baseline, *(system.model or system.name for system in systems), *(one.against for one in systems)}
+    wanted |= {name for claim in recipe.claims for name in (claim.better, claim.worse)}
     if not wanted <= set(names):
         raise StepFailed(f"{path} names systems that it does not have: {', '.join(sorted(wanted - set(names)))}")
     return recipe
@@ -103,9 +159,19 @@ def read_system(name: str, value: Any, recipe: dict[str, Any], general: dict[str
     flags = shlex.split(recipe["flags"]) + shlex.split(value.get("flags", ""))
     if "model" not in value and "--arch" not in flags[:-1]:
         raise ValueError(f"the flags of {name} name no --arch")
+    if "width" in recipe and "model" not in value:
+        from fairseq_attn_zoo.models.sizes import size_flags
+
+        # First, so that the flags of the recipe and of the row may say otherwise.
+        flags = size_flags(flags[flags.index("--arch") + 1], recipe["width"]) + flags
     decoding = shlex.split(recipe.get("decoding", "")) + shlex.split(value.get("decoding", ""))
     against = value.get("against", recipe["baseline"])
     return System(name, flags, Preparation(**prepare), decoding, against, value.get("model"))
+
+
+def read_claim(value: dict[str, Any]) -> Claim:
+    check_keys(value, CLAIM_KEYS, "a claim")
+    return Claim(**value)
 
 
 def check_keys(values: dict[str, Any], known: set[str], where: str) -> None:

@@ -1,11 +1,13 @@
-"""The table of results, as Markdown and CSV, and two figures: BLEU by source length, and learning curves."""
+"""The table of results, as Markdown and CSV, its claims, and two figures: BLEU by source length, and learning curves."""
 
 import csv
+import json
 import re
 from pathlib import Path
 from statistics import mean, stdev
 from typing import Any
 
+from claims import claim_lines, decide
 from recipe import Recipe
 from scores import bleu_by_length, paired_bootstrap
 
@@ -14,12 +16,16 @@ COLUMNS = [
     "seed",
     "parameters",
     "words_per_second",
+    "hours",
     "updates",
     "best_update",
+    "half_update",
+    "ended",
     "dev_perplexity",
     "dev_bleu",
     "bleu",
     "p",
+    "exact",
     "chrf",
     "no_unk_bleu",
     "no_unk_sentences",
@@ -28,18 +34,28 @@ COLUMNS = [
     "recall",
     "bleu_signature",
     "chrf_signature",
+    "commit",
+    "torch",
+    "processor",
 ]
+
+
+HOW_DECIDED = (
+    "The interval is that of resampling seeds and sentences together (2,000 times). A claim *shows* when all of it lies on the "
+    "claim's side, *does not show* when all of it lies on the other side; else it is *undecided*, as it is with one seed."
+)
 
 
 def add_significance(recipe: Recipe, results: list[dict[str, Any]], references: dict[str, list[str]]) -> None:
     """Set ``p`` of every result: the paired bootstrap against the row that it is compared with, of the same seed.
 
-    A row is left out where that one was not run, or has other references (another preparation).
+    A row is left out where that one was not run, or has other references (another preparation), or if it has its p already.
     """
     groups: dict[tuple[str, int], dict[str, dict[str, Any]]] = {}
     for result in results:
         against = recipe.system(result["system"]).against
-        if result["system"] != against and references[result["system"]] == references.get(against):
+        same = references[result["system"]] == references.get(against)
+        if result["system"] != against and same and "p" not in result:
             groups.setdefault((against, result["seed"]), {})[result["system"]] = result
     for baseline in results:
         others = groups.get((baseline["system"], baseline["seed"]), {})
@@ -57,7 +73,7 @@ def write_report(
     command: str,
     folder: Path,
 ) -> Path:
-    """Write results.md, results.csv, bleu-by-length.svg and learning-curves.svg; returns the table's path."""
+    """Write results.md, results.csv, claims.json, bleu-by-length.svg and learning-curves.svg; returns the table's path."""
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / "results.csv").open("w", encoding="utf-8", newline="") as file:
         writer = csv.DictWriter(file, COLUMNS, extrasaction="ignore", lineterminator="\n")
@@ -66,8 +82,8 @@ def write_report(
     lengths = lengths_chart(results, sources, references)
     draw(lengths, "length", "bleu", "words of the source (mean of a group)", "BLEU", folder / "bleu-by-length.svg")
     curves = [
-        {"system": result["system"], "x": point["update"], "y": point["bleu"]}
-        for result in first_seeds(results)
+        {"system": result["system"], "seed": result["seed"], "x": point["update"], "y": point["bleu"]}
+        for result in results
         if recipe.system(result["system"]).model is None  # else the curve of that model
         for point in result["curve"]
     ]
@@ -79,12 +95,18 @@ def write_report(
     lines = [f"# {recipe.title}", "", f"    {command}", ""]
     lines += [f"| {' | '.join(names)} |", "|" + "---|" * len(names)]
     lines += [f"| {' | '.join(row[name] for name in names)} |" for row in rows]
+    claims = decide(recipe, results, references, command)
+    (folder / "claims.json").write_text(json.dumps(claims, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
+    if claims:
+        lines += ["", "## Claims", "", *claim_lines(claims), "", HOW_DECIDED, "", "## About the table"]
     lines += [
         "",
         f"BLEU: `{results[0]['bleu_signature']}`; chrF: `{results[0]['chrf_signature']}`. Development BLEU is greedy and "
         f"chooses the checkpoint. Several seeds: mean ± standard deviation. p: paired bootstrap against {recipe.baseline}"
         f"{others_compared(recipe, results)}, seed by seed. words/s: median over training, of target words; other work on "
-        "the machine counts in.",
+        "the machine counts in, in hours too.",
+        "",
+        *how_made(results),
     ]
     kept = sorted({result["no_unk_sentences"] for result in results if "no_unk_sentences" in result})
     if kept:
@@ -98,6 +120,37 @@ def write_report(
     path = folder / "results.md"
     path.write_text("\n".join(lines) + "\n", encoding="utf-8")
     return path
+
+
+def how_made(results: list[dict[str, Any]]) -> list[str]:
+    """In words, what the rows were trained with, how their trainings ended, and what each seed reached."""
+    lines = []
+    for result in results:
+        precision = (
+            "bfloat16" if "--bf16" in result["flags"] else "float16" if "--fp16" in result["flags"] else "float32"
+        )
+        line = f"Trained at commit {result['commit']} with PyTorch {result['torch']} in {precision} on {result['processor']}."
+        if line not in lines:
+            lines.append(line)
+    ended = {
+        ending: [one for one in results if one["ended"] == ending] for ending in ("plateau", "cut off", "schedule")
+    }
+    if ended["plateau"] or ended["cut off"]:
+        lines.append(f"{len(ended['plateau'])} of {len(results)} runs ended at the plateau of development BLEU.")
+    if ended["cut off"]:
+        names = ", ".join(dict.fromkeys(one["system"] for one in ended["cut off"]))
+        lines.append(f"**Cut off while they may still have been learning: {names}.**")
+    of_system: dict[str, list[str]] = {}
+    for result in results:
+        of_system.setdefault(result["system"], []).append(f"{result['bleu']:.1f}")
+    if any(len(scores) > 1 for scores in of_system.values()):
+        each = "; ".join(f"{name} {', '.join(scores)}" for name, scores in of_system.items())
+        lines += ["", f"Test BLEU of each seed: {each}."]
+    return (
+        [" ".join(lines)]
+        if "" not in lines
+        else [" ".join(lines[: lines.index("")]), "", *lines[lines.index("") + 1 :]]
+    )
 
 
 def others_compared(recipe: Recipe, results: list[dict[str, Any]]) -> str:
@@ -122,11 +175,15 @@ def table_row(recipe: Recipe, name: str, results: list[dict[str, Any]]) -> dict[
         "seeds": ", ".join(str(result["seed"]) for result in of_system),
         "parameters": "" if millions is None else f"{millions / 1e6:.2f} M",
         "words/s": cell("words_per_second", 0),
+        "hours": cell("hours", 2),
+        "updates": cell("updates", 0),
+        "updates to half": cell("half_update", 0) if "grammar" in recipe.corpus else "",
         "development perplexity": cell("dev_perplexity", 2),
         "development BLEU": cell("dev_bleu"),
         "test BLEU": cell("bleu"),
         "No UNK": cell("no_unk_bleu"),
         "p": ", ".join(f"{result['p']:.3f}" for result in of_system if result.get("p") is not None),
+        "exact": cell("exact", 3) if "grammar" in recipe.corpus else "",
         "chrF": cell("chrf"),
         "AER": cell("aer", 3),
     }
@@ -156,14 +213,6 @@ def grid(results: list[dict[str, Any]]) -> list[str]:
     return lines
 
 
-def first_seeds(results: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """One result a system, in order."""
-    found: dict[str, dict[str, Any]] = {}
-    for result in results:
-        found.setdefault(result["system"], result)
-    return list(found.values())
-
-
 def lengths_chart(
     results: list[dict[str, Any]], sources: dict[str, list[str]], references: dict[str, list[str]]
 ) -> list[dict[str, Any]]:
@@ -177,7 +226,7 @@ def lengths_chart(
 
 
 def draw(points: list[dict[str, Any]], x: str, y: str, x_title: str, y_title: str, path: Path) -> None:
-    """Lines, one a system."""
+    """Lines, one per system, or one per system and seed."""
     import altair as alt
 
     from fairseq_attn_zoo.inspect.plot import save_chart
@@ -185,12 +234,13 @@ def draw(points: list[dict[str, Any]], x: str, y: str, x_title: str, y_title: st
     order = list(dict.fromkeys(point["system"] for point in points))
     chart = (
         alt.Chart(alt.Data(values=points))
-        .mark_line(point=True)
+        .mark_line(point=len(order) < 6)
         .encode(
             x=alt.X(f"{x}:Q", title=x_title, scale=alt.Scale(zero=False)),
             y=alt.Y(f"{y}:Q", title=y_title),
             color=alt.Color("system:N", sort=order, title=None, legend=alt.Legend(labelLimit=0)),
             strokeDash=alt.StrokeDash("system:N", sort=order, legend=None),
+            detail="seed:N",
         )
         .properties(width=480, height=300, background="white")
     )

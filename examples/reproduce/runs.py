@@ -1,47 +1,27 @@
-"""One run: a system trained with one seed, decoded and scored. What is finished is never done again."""
+"""One run: a system trained with one seed, decoded and scored. What is finished is never done again.
 
+What a finished run gave is written beside the table, in ``runs/``: scores, learning curve, translations, settings, and what
+trained it. A run whose file is there needs no checkpoint any more, on any machine.
+"""
+
+import hashlib
 import json
 import os
+import platform
 import re
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from corpora import Prepared, read_lines
+from gold import Gold, read_gold
 from recipe import System
 from steps import ROOT, Hypotheses, StepFailed, call, folder_for, read_generated, whole_or_not_at_all
 
 RECORD = re.compile(r"\| (train_inner|train|valid) \| (\{.*\})$")
 WITHOUT_UNKNOWN = 1e6  # --unkpen, subtracted from the log-probability of <unk>
-
-
-class Gold(NamedTuple):
-    """Hand-aligned sentence pairs."""
-
-    text: Path  # source ||| target, a pair a line
-    links: Path  # Pharaoh lines
-    from_1: bool
-
-
-def read_gold(gold: Gold) -> list[list[str]]:
-    """The hand-aligned pairs.
-
-    Raises:
-        StepFailed: a line is no pair, or there are not as many pairs as lines of links
-    """
-    for path in (gold.text, gold.links):
-        if not path.is_file():
-            raise StepFailed(f"there is no file {path}")
-    pairs = [line.split(" ||| ") for line in read_lines(gold.text)]
-    for number, pair in enumerate(pairs, start=1):
-        if len(pair) != 2:
-            raise StepFailed(f"{gold.text}, line {number}: expected 'source ||| target'")
-    if len(pairs) != len(read_lines(gold.links)):
-        raise StepFailed(f"{gold.text} has {len(pairs)} lines, {gold.links} {len(read_lines(gold.links))}")
-    return pairs
 
 
 class Run(NamedTuple):
@@ -51,6 +31,8 @@ class Run(NamedTuple):
     prepared: Prepared
     folder: Path  # of the checkpoints and the log
     outputs: Path  # of this system's own decoding
+    gold: Gold | None
+    record: Path  # what it gave
 
     @property
     def name(self) -> str:
@@ -65,12 +47,18 @@ class Run(NamedTuple):
         return self.folder / "train.log"
 
 
-def plan(system: System, trained: System, seed: int, prepared: Prepared, parent: Path) -> Run:
+def plan(
+    system: System, trained: System, seed: int, prepared: Prepared, gold: Gold | None, parent: Path, report: Path
+) -> Run:
     """A run and its folders, each named by all that makes what is in it."""
     settings = {"data": prepared.folder.name, "flags": trained.flags, "seed": seed}
     folder = folder_for(parent, f"{slug(trained.name)}-seed{seed}", settings)
     outputs = folder_for(folder, "decoded", {"flags": system.decoding})
-    return Run(system, trained, seed, prepared, folder, outputs)
+    pairs = gold and [read_gold(gold), gold.links.read_text(encoding="utf-8"), gold.from_1]
+    everything = json.dumps([settings, system.decoding, pairs], sort_keys=True)
+    digest = hashlib.sha256(everything.encode()).hexdigest()[:8]
+    record = report / "runs" / f"{slug(system.name)}-seed{seed}-{digest}.json"
+    return Run(system, trained, seed, prepared, folder, outputs, gold, record)
 
 
 def slug(name: str) -> str:
@@ -86,6 +74,7 @@ def train(run: Run, device: list[str], report: Callable[[str], None]) -> None:
     finished = run.folder / "finished"
     if finished.exists():
         return
+    (run.folder / "made-with.json").write_text(json.dumps(made_with(device), indent=2) + "\n", encoding="utf-8")
     source, target = run.prepared.languages
     flags = [str(run.prepared.data), "--source-lang", source, "--target-lang", target, "--seed", str(run.seed), *device]
     flags += ["--eval-bleu", "--eval-bleu-args", '{"beam": 1}', "--eval-tokenized-bleu"]
@@ -110,6 +99,30 @@ def train(run: Run, device: list[str], report: Callable[[str], None]) -> None:
     finished.touch()
 
 
+def made_with(device: list[str]) -> dict[str, str]:
+    """The version of the code and the machine, for the table."""
+    import torch
+
+    command = ["git", "-C", str(ROOT), "describe", "--always", "--dirty", "--abbrev=10"]
+    try:
+        commit = subprocess.run(command, capture_output=True, encoding="utf-8", check=True).stdout.strip()
+    except (OSError, subprocess.CalledProcessError):
+        commit = "unknown"
+    return {
+        "commit": commit,
+        "torch": torch.__version__,
+        "processor": processor() if device else torch.cuda.get_device_name(),
+    }
+
+
+def processor() -> str:
+    try:
+        model = re.search(r"model name\s*: (.*)", Path("/proc/cpuinfo").read_text(encoding="utf-8"))
+    except OSError:
+        model = None
+    return model[1].strip() if model else platform.processor() or platform.machine()
+
+
 def decode(run: Run, device: list[str], *flags: str, name: str = "test") -> list[str]:
     """Translate the test set; the lines in order, in words."""
     source, target = run.prepared.languages
@@ -132,10 +145,12 @@ def decode(run: Run, device: list[str], *flags: str, name: str = "test") -> list
     return [" ".join(words) for words in hypotheses(path).texts]
 
 
-def align(run: Run, gold: Gold, lowercase: bool, device: list[str]) -> dict[str, float]:
+def align(run: Run, device: list[str]) -> dict[str, float]:
     """AER, precision and recall of forced alignments of hand-aligned sentences."""
     from fairseq_attn_zoo.inspect import alignment_error_rate, read_alignments
 
+    gold, lowercase = run.gold, run.trained.prepare.lowercase
+    assert gold is not None
     pairs = read_gold(gold)
     folder = folder_for(run.outputs, "gold", {"pairs": pairs})
     files = [folder / f"text.{language}" for language in run.prepared.languages]
@@ -179,6 +194,34 @@ def learning_curve(log: Path) -> list[dict[str, float]]:
     return [curve[update] for update in sorted(curve)]
 
 
+def how_it_ended(curve: list[dict[str, float]], flags: list[str]) -> str:
+    """``plateau``: development BLEU had not risen for as long as ``--patience`` says; ``cut off``: before that; ``schedule``:
+    the learning rate had its own end."""
+    if "--patience" not in flags:
+        return "schedule"
+    patience = int(flags[len(flags) - flags[::-1].index("--patience")])
+    best = max(range(len(curve)), key=lambda number: curve[number]["bleu"])
+    return "plateau" if len(curve) - 1 - best >= patience else "cut off"
+
+
+def update_of_half(curve: list[dict[str, float]]) -> float | None:
+    """At which update development BLEU had reached half of its best, on a line between two validations."""
+    half = max(point["bleu"] for point in curve) / 2
+    before = {"update": 0.0, "bleu": 0.0}
+    for point in curve:
+        if point["bleu"] >= half > 0:
+            share = (half - before["bleu"]) / (point["bleu"] - before["bleu"])
+            return before["update"] + share * (point["update"] - before["update"])
+        before = point
+    return None
+
+
+def training_hours(log: Path) -> float:
+    """Hours of training alone; an epoch that was done twice counts once."""
+    seconds = {record["epoch"]: float(record["train_train_wall"]) for kind, record in records(log) if kind == "train"}
+    return sum(seconds.values()) / 3600
+
+
 def words_per_second(log: Path) -> float | None:
     """The median of training's target words a second, over the log's intervals."""
     rates = sorted(float(record["wps"]) for kind, record in records(log) if kind == "train_inner")
@@ -213,41 +256,53 @@ def without_unknown(prepared: Prepared) -> list[int]:
     ]
 
 
-def finish(
-    run: Run, no_unk: bool, gold: Gold | None, device: list[str], report: Callable[[str], None]
-) -> dict[str, Any]:
+def recorded(run: Run) -> dict[str, Any] | None:
+    """What a run of these very settings gave before."""
+    return json.loads(run.record.read_text(encoding="utf-8")) if run.record.exists() else None
+
+
+def finish(run: Run, no_unk: bool, device: list[str], report: Callable[[str], None]) -> dict[str, Any]:
     """Decode and score a trained run; what the table needs to know of it."""
     from scores import corpus_scores
 
     from fairseq_attn_zoo.models import ARCHITECTURES
 
-    begin = time.time()
     curve = learning_curve(run.log)
     best = max(curve, key=lambda point: point["bleu"])
+    references = run.prepared.words("test", 1)
+    hypotheses = decode(run, device)
     result: dict[str, Any] = {
         "system": run.system.name,
         "seed": run.seed,
         "parameters": parameters(run.log),
         "words_per_second": words_per_second(run.log),
+        "hours": training_hours(run.log),
         "updates": curve[-1]["update"],
         "best_update": best["update"],
+        "half_update": update_of_half(curve),
+        "ended": how_it_ended(curve, run.trained.flags),
         "dev_perplexity": best["ppl"],
         "dev_bleu": best["bleu"],
-        "curve": curve,
-        "hypotheses": decode(run, device),
+        **corpus_scores(hypotheses, references),
+        "exact": sum(map(str.__eq__, hypotheses, references)) / len(references),
     }
-    result.update(corpus_scores(result["hypotheses"], run.prepared.words("test", 1)))
     if no_unk:
         kept = without_unknown(run.prepared)
-        hypotheses = decode(run, device, "--unkpen", str(WITHOUT_UNKNOWN), name="test.no-unk")
-        references = run.prepared.words("test", 1)
+        without = decode(run, device, "--unkpen", str(WITHOUT_UNKNOWN), name="test.no-unk")
         result["no_unk_sentences"] = len(kept)
         if kept:
-            scores = corpus_scores([hypotheses[n] for n in kept], [references[n] for n in kept])
+            scores = corpus_scores([without[n] for n in kept], [references[n] for n in kept])
             result["no_unk_bleu"] = scores["bleu"]
     ours = ARCHITECTURES.get(run.trained.architecture)
-    if gold is not None and ours is not None and ours.has_attention:
-        result.update(align(run, gold, run.trained.prepare.lowercase, device))
-    if time.time() - begin > 5:  # not when everything was there
-        report(f"{run.name}: test BLEU {result['bleu']:.1f}")
+    if run.gold is not None and ours is not None and ours.has_attention:
+        result.update(align(run, device))
+    result["flags"] = run.trained.flags
+    result["decoding"] = run.system.decoding
+    result.update(json.loads((run.folder / "made-with.json").read_text(encoding="utf-8")))
+    result["curve"] = curve
+    result["hypotheses"] = hypotheses
+    run.record.parent.mkdir(parents=True, exist_ok=True)
+    text = json.dumps(result, ensure_ascii=False, indent=1) + "\n"
+    whole_or_not_at_all(lambda path: path.write_text(text, encoding="utf-8"), run.record)
+    report(f"{run.name}: test BLEU {result['bleu']:.1f}")
     return result
