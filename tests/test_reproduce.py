@@ -25,7 +25,7 @@ from steps import StepFailed  # noqa: E402
 from fairseq_attn_zoo.grammar import write_corpus  # noqa: E402
 
 PAPERS = ("bahdanau2015", "mino2017", "simon2017", "choi2018", "watanabe2017")
-RECIPES = (*PAPERS, "zoo", "grammar")
+RECIPES = (*PAPERS, "zoo", "grammar", "tanaka")
 TOY = """
 title: Toy
 languages: en-ja
@@ -338,6 +338,7 @@ def test_a_run_says_how_it_ended_and_when_it_had_learned_half():
     assert how_it_ended(curve(1, 3, 2, 2), ["--patience", "9", "--patience", "2"]) == "plateau"
     assert how_it_ended(curve(1, 2, 3, 2), ["--patience", "2"]) == "cut off"
     assert how_it_ended(curve(1, 2), ["--lr", "1"]) == "schedule"
+    assert how_it_ended(curve(0, 0.5, 0), ["--patience", "1"]) == "never began"
     assert update_of_half(curve(2, 6, 10)) == pytest.approx(175)
     assert update_of_half(curve(8, 10)) == pytest.approx(62.5) and update_of_half(curve(0, 0)) is None
 

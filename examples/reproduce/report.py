@@ -140,6 +140,9 @@ def how_made(results: list[dict[str, Any]]) -> list[str]:
     if ended["cut off"]:
         names = ", ".join(dict.fromkeys(one["system"] for one in ended["cut off"]))
         lines.append(f"**Cut off while they may still have been learning: {names}.**")
+    if ended["never began"]:
+        names = ", ".join(f"{one['system']}, seed {one['seed']}" for one in ended["never began"])
+        lines.append(f"**Never began to translate: {names}.**")
     of_system: dict[str, list[str]] = {}
     for result in results:
         of_system.setdefault(result["system"], []).append(f"{result['bleu']:.1f}")

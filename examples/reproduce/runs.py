@@ -195,8 +195,14 @@ def learning_curve(log: Path) -> list[dict[str, float]]:
 
 
 def how_it_ended(curve: list[dict[str, float]], flags: list[str]) -> str:
-    """``plateau``: development BLEU had not risen for as long as ``--patience`` says; ``cut off``: before that; ``schedule``:
-    the learning rate had its own end."""
+    """How a training ended.
+
+    Returns:
+        ``plateau``: development BLEU had not risen for as long as ``--patience`` says; ``cut off``: before that;
+        ``schedule``: the learning rate had its own end; ``never began``: BLEU stayed below 1
+    """
+    if max(point["bleu"] for point in curve) < 1:
+        return "never began"
     if "--patience" not in flags:
         return "schedule"
     patience = int(flags[len(flags) - flags[::-1].index("--patience")])
