@@ -1,9 +1,11 @@
-"""The synthetic corpus: one translation a sentence, agreement over distance, gold links that an aligner can reach."""
+"""The synthetic corpus: one translation per sentence, agreement over distance, gold links that an aligner can reach."""
 
+import doctest
+import importlib
 import os
 import random
 import re
-import runpy
+import shutil
 import subprocess
 import sys
 from collections import Counter
@@ -20,6 +22,11 @@ from fairseq_attn_zoo.grammar import LengthTable, generate, parses, source_gramm
 FILES = {f"{split}.{suffix}" for split in ("train", "valid", "test") for suffix in ("en", "ja", "align")}
 FINAL_AUXILIARIES = {noun_class.auxiliary for noun_class in grammar.NOUN_CLASSES.values()}
 SMALL = ["--train", "60", "--valid", "20", "--test", "20"]
+# The command of a process that imports the grammar alone: importing fairseq takes seconds.
+WITHOUT_FAIRSEQ = (
+    f"import runpy, sys; sys.path.append({str(Path(grammar.__file__).parents[1])!r}); "
+    "runpy.run_module('grammar', run_name='__main__', alter_sys=True)"
+)
 
 
 @pytest.fixture(scope="module")
@@ -67,6 +74,10 @@ def alignment_error_rate(links, pair):
 )  # fmt: skip
 def test_translations_worked_out_by_hand(english, japanese):
     assert translate(english).japanese == japanese
+
+
+def test_the_example_of_the_documentation_is_what_one_gets():
+    assert doctest.testmod(grammar) == (0, 2)
 
 
 def test_links_worked_out_by_hand():
@@ -302,26 +313,22 @@ def test_command_line_writes_what_python_returns(tmp_path, capsys):
 
 def test_defaults_of_the_command_line_are_those_of_python(tmp_path, monkeypatch):
     seen = {}
-    monkeypatch.setattr(grammar, "write_corpus", lambda **options: seen.update(options) or {})
+    monkeypatch.setattr(grammar.cli, "write_corpus", lambda **options: seen.update(options) or {})
     assert grammar.main([str(tmp_path)]) == 0
     defaults = {**write_corpus.__kwdefaults__, **generate.__kwdefaults__, "folder": str(tmp_path)}
     assert seen == defaults
 
 
-def test_script_and_module_write_the_same_whatever_the_hash_seed(tmp_path, monkeypatch, capsys):
+def test_a_process_of_its_own_writes_the_same_whatever_the_hash_seed(tmp_path):
     for hash_seed in "1", "2":
         subprocess.run(
-            [sys.executable, grammar.__file__, tmp_path / hash_seed, *SMALL],
+            [sys.executable, "-c", WITHOUT_FAIRSEQ, tmp_path / hash_seed, *SMALL],
             env={**os.environ, "PYTHONHASHSEED": hash_seed},
             check=True,
             capture_output=True,
         )
-    monkeypatch.setattr(sys, "argv", ["grammar", str(tmp_path / "module"), *SMALL])
-    monkeypatch.delitem(sys.modules, grammar.__name__)
-    with pytest.raises(SystemExit) as end:
-        runpy.run_module(grammar.__name__, run_name="__main__")
-    assert end.value.code == 0
-    assert read(tmp_path / "1") == read(tmp_path / "2") == read(tmp_path / "module")
+    assert grammar.main([str(tmp_path / "here"), *SMALL]) == 0
+    assert read(tmp_path / "1") == read(tmp_path / "2") == read(tmp_path / "here")
 
 
 @pytest.mark.parametrize(
@@ -354,16 +361,28 @@ def test_impossible_arguments_get_one_clear_line(arguments, reason, tmp_path, ca
 
 
 def test_a_search_for_more_sentences_than_it_can_find_ends(monkeypatch):
-    monkeypatch.setattr(grammar, "PATIENCE", 3)
+    monkeypatch.setattr(grammar.corpus, "PATIENCE", 3)
     with pytest.raises(ValueError, match="found only [0-9]+ of 8000 different sentences of 3 to 3 words"):
         generate(8000, min_length=3, max_length=3)
 
 
 def test_a_folder_that_cannot_be_made_gets_one_clear_line_from_the_process(tmp_path):
     (tmp_path / "taken").write_text("a file")
-    process = subprocess.run(
-        [sys.executable, grammar.__file__, tmp_path / "taken", *SMALL], capture_output=True, text=True, check=False
-    )
+    command = [sys.executable, "-m", grammar.__name__, tmp_path / "taken", *SMALL]
+    process = subprocess.run(command, capture_output=True, text=True, check=False)
     assert process.returncode == 2
     (line,) = process.stderr.splitlines()
     assert "taken" in line
+
+
+def test_a_change_in_any_file_of_the_grammar_is_another_version(tmp_path, monkeypatch):
+    """By its version the examples know whether a corpus that they wrote before is still what the grammar writes."""
+    monkeypatch.syspath_prepend(tmp_path)
+    folder = Path(grammar.__file__).parent
+    versions = {grammar.version()}
+    for number, path in enumerate(sorted(folder.glob("*.py"))):
+        copy = shutil.copytree(folder, tmp_path / f"grammar{number}", ignore=shutil.ignore_patterns("__pycache__"))
+        assert importlib.import_module(copy.name).version() == grammar.version()
+        (copy / path.name).write_text(path.read_text() + "# changed")
+        versions.add(sys.modules[copy.name].version())
+    assert len(versions) == 1 + number + 1 > 2

@@ -14,7 +14,6 @@ More flags of ``fairseq-train`` can follow ``--``: ``--arch lstm_luong_attention
 """
 
 import argparse
-import hashlib
 import json
 import re
 import signal
@@ -159,8 +158,8 @@ def write_corpus(arguments: argparse.Namespace) -> Path:
 
     names = ("train", "valid", "test", "seed", "min_length", "max_length", "relative_clauses")
     settings = {name: getattr(arguments, name) for name in names}
-    digest = hashlib.sha256(Path(grammar.__file__).read_bytes()).hexdigest()  # another grammar is another corpus
-    corpus = folder_for(arguments.folder, "corpus", {**settings, "grammar": digest}) / "text"
+    # Another grammar is another corpus.
+    corpus = folder_for(arguments.folder, "corpus", {**settings, "grammar": grammar.version()}) / "text"
     if corpus.exists():
         print_done(corpus)
         return corpus
