@@ -9,8 +9,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from twins import deduction_unit_parameters
 from zoo import dictionary, pad_batch, random_batch, teacher_forced, tiny_model
 
-from fairseq_attn_zoo import chart
-from fairseq_attn_zoo.chart import DeductionUnits, bracketed, first_cell, number_of_cells
+from fairseq_attn_zoo.chart import DeductionUnits, bracketed, first_cell, memory_check, number_of_cells
 
 TOLERANCE = {"rtol": 1e-9, "atol": 1e-9}
 
@@ -132,7 +131,7 @@ def test_no_tensor_of_cubic_size_is_ever_made_nor_kept():
 
 
 def test_a_chart_that_does_not_fit_is_refused_before_anything_is_allocated(monkeypatch):
-    monkeypatch.setattr(chart, "free_memory", lambda device: 2**30)
+    monkeypatch.setattr(memory_check, "free_memory", lambda device: 2**30)
     units = DeductionUnits(256)
     words = torch.zeros(1, 1, 1).expand(8, 1000, 256)  # takes no memory itself
     padding_mask = torch.zeros(8, 1000, dtype=torch.bool)
@@ -146,7 +145,7 @@ def test_a_chart_that_does_not_fit_is_refused_before_anything_is_allocated(monke
 
 
 def test_free_memory_is_a_plausible_number_of_bytes():
-    assert 2**20 < chart.free_memory(torch.device("cpu")) < 2**50
+    assert 2**20 < memory_check.free_memory(torch.device("cpu")) < 2**50
 
 
 def test_odd_sizes_are_refused():
