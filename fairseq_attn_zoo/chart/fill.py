@@ -31,29 +31,28 @@ class FillChart(torch.autograd.Function):
     def forward(ctx: Any, options: FillOptions, states: Tensor, *parameters: Tensor) -> tuple[Tensor, Tensor]:
         weights = Weights(*parameters)
         batch, positions, size = states.shape
-        words = positions * batch
+        word_rows = positions * batch
         # Cell after cell, each of all sentences: the cells of one length are one matrix, and nothing of it is copied.
         cells = states.new_empty(number_of_cells(positions) * batch, size)  # (M B) x d
         splits = torch.zeros(batch, number_of_cells(positions), dtype=torch.long, device=states.device)
         candidates = Candidates(states, weights, options.relu_after_sum)
         # f(CNN1 h) of every cell and the winning units' hidden layers are kept for the backward pass, if there is one;
         # otherwise every length writes over those of the length before.
-        reduced = states.new_empty(len(cells) if options.for_backward else words, size // 2)
-        hidden = states.new_empty(len(cells) - words if options.for_backward else words, size // 2)
+        reduced = states.new_empty(len(cells) if options.for_backward else word_rows, size // 2)
+        hidden = states.new_empty(len(cells) - word_rows if options.for_backward else word_rows, size // 2)
         bias = weights.b3 + weights.b4
 
         for length in range(1, positions + 1):
             spans = cells_of_length(length, positions)
             rows = slice(spans.start * batch, spans.stop * batch)
-            computed = slice(rows.start - words, rows.stop - words)  # of these rows, without those of the words
-            first = slice(rows.stop - rows.start)
+            computed = slice(rows.start - word_rows, rows.stop - word_rows)  # among all but the words' rows
             made = cells[rows]  # (n B) x d
             if length == 1:
                 made.view(positions, batch, size).copy_(states.transpose(0, 1))
             else:
                 split = candidates.best_split(length, cells)
                 splits[:, spans] = split
-                out = hidden[computed if options.for_backward else first]
+                out = hidden[computed if options.for_backward else slice(len(made))]
                 torch.addmm(bias, candidates.hidden_layers(split, length, out), weights.w3.t(), out=made)
                 left, right = part_rows(split, length, positions)
                 made.addmm_(cells.index_select(0, left), weights.w4_left.t())
@@ -65,7 +64,7 @@ class FillChart(torch.autograd.Function):
                 # A cell that reaches into the padding is read by nobody; zero, it cannot grow beyond all bounds either.
                 made.masked_fill_(by_row(options.padding_mask[:, spans]), 0)
             if length < positions:
-                out = reduced[rows if options.for_backward else first]
+                out = reduced[rows if options.for_backward else slice(len(made))]
                 candidates.add(length, made, torch.addmm(weights.b1, made, weights.w1.t(), out=out).relu_())
 
         if options.for_backward:
@@ -82,7 +81,7 @@ class FillChart(torch.autograd.Function):
         cells, reduced, hidden, splits, padding_mask, dropout_mask, *parameters = ctx.saved_tensors
         weights = Weights(*parameters)
         batch, positions, size, half = grad_cells.size(0), ctx.positions, weights.w1.size(1), weights.w1.size(0)
-        words = positions * batch
+        word_rows = positions * batch
         # of each cell, (M B) x d; complete when all longer cells are done
         grad = grad_cells.transpose(0, 1).clone(memory_format=torch.contiguous_format).view(-1, size)
         w2 = torch.cat([weights.w2_left, weights.w2_right])
@@ -94,7 +93,7 @@ class FillChart(torch.autograd.Function):
         for length in range(positions, 0, -1):
             spans = cells_of_length(length, positions)
             rows = slice(spans.start * batch, spans.stop * batch)
-            computed = slice(rows.start - words, rows.stop - words)
+            computed = slice(rows.start - word_rows, rows.stop - word_rows)
             grad_made = grad[rows]  # (n B) x d
             if length < positions:  # what the longer cells read of these through CNN1 and CNN2
                 grad_both = grad_halves.view(-1, size)[rows]
@@ -120,7 +119,7 @@ class FillChart(torch.autograd.Function):
             grad_w4_left.addmm_(grad_made.t(), cells.index_select(0, left))
             grad_w4_right.addmm_(grad_made.t(), cells.index_select(0, right))
 
-        grad_bias = grad[words:].sum(0)  # what stands there now is the gradient of each winning unit's sum
+        grad_bias = grad[word_rows:].sum(0)  # what stands there now is the gradient of each winning unit's sum
         grad_weights = Weights(
             w1=grad_w1,
             b1=grad_b1,
@@ -133,7 +132,7 @@ class FillChart(torch.autograd.Function):
             w4_right=grad_w4_right,
             b4=grad_bias,
         )
-        return None, grad[:words].view(positions, batch, size).transpose(0, 1), *grad_weights
+        return None, grad[:word_rows].view(positions, batch, size).transpose(0, 1), *grad_weights
 
 
 def by_row(padding_mask: Tensor) -> Tensor:
