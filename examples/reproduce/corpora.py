@@ -96,7 +96,7 @@ def write_grammar(settings: dict[str, Any], test: dict[str, Any], parent: Path) 
     of_test = {**options, **{key.replace("-", "_"): value for key, value in test.items()}}
     sizes = {split: options.pop(split) for split in ("train", "valid", "test")}
     of_test = {key: value for key, value in of_test.items() if key in known}
-    version = hashlib.sha256(Path(grammar.__file__).read_bytes()).hexdigest()  # another grammar is another corpus
+    version = grammar.version()  # another grammar is another corpus
     digest = {**sizes, **options, "of test": of_test, "grammar": version}
     folder = folder_for(parent, "corpus", digest) / "text"
 
