@@ -14,7 +14,8 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
+
+from .gradients import first_derivative_only
 
 
 class Loss(NamedTuple):
@@ -99,7 +100,7 @@ class ChunkedCrossEntropy(torch.autograd.Function):
         return loss, nll, correct
 
     @staticmethod
-    @once_differentiable
+    @first_derivative_only("chunked_cross_entropy")
     def backward(ctx, grad_loss, *_):
         gradients = [
             None if gradient is None else (gradient * grad_loss).to(dtype)

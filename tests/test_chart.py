@@ -76,6 +76,13 @@ def test_gradients_are_numerically_right_with_dropout(relu_after_sum):
     assert torch.autograd.gradcheck(fill, (words, *units.parameters()))
 
 
+def test_a_gradient_that_is_to_be_differentiated_again_is_refused():
+    words = torch.randn(1, 4, 6).requires_grad_()
+    cells = DeductionUnits(6)(words, torch.zeros(1, 4, dtype=torch.bool)).cells
+    with pytest.raises(RuntimeError, match="the CKY chart cannot be differentiated again; leave create_graph=True out"):
+        torch.autograd.grad(cells.sum(), words, create_graph=True)
+
+
 def test_of_equal_splits_the_shortest_left_part_wins():
     """All words alike and all units blind: every split of every span is as good as any other."""
     units = random_units(4)

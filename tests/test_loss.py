@@ -104,6 +104,13 @@ def test_without_gradients_only_the_loss_is_computed():
     torch.testing.assert_close(found.loss, expected)
 
 
+def test_a_gradient_that_is_to_be_differentiated_again_is_refused():
+    features, weight = torch.randn(5, 3).requires_grad_(), torch.randn(7, 3)
+    loss = chunked_cross_entropy(features, weight, None, torch.arange(5)).loss
+    with pytest.raises(RuntimeError, match="chunked_cross_entropy cannot be differentiated again; leave create_graph"):
+        torch.autograd.grad(loss, features, create_graph=True)
+
+
 def test_under_autocast_the_loss_is_that_of_half_precision():
     torch.manual_seed(1)
     features, weight, bias = torch.randn(20, 16), torch.randn(50, 16), torch.randn(50)

@@ -8,13 +8,14 @@ once a word (:meth:`forward`). The letters of the shapes are the same everywhere
 """
 
 from .additive import AdditiveAttention
-from .base import AttentionMechanism, AttentionMemory, masked_softmax
+from .base import AttentionMechanism, AttentionMemory, SourceMemory, masked_softmax
 from .cky import CKYAttention
 from .coverage import CoverageAttention
 from .fine_grained import FineGrainedAttention, WordAwareAttention
 from .key_value import HalfScoredAttention, KeyValueAttention, MergedSourceAttention, SharedMemoryAttention
 from .luong import ConcatAttention, DotAttention, GeneralAttention
 from .memory_network import MemoryNetworkAttention
+from .shared import Rows, share
 
 __all__ = [
     "AdditiveAttention",
@@ -30,7 +31,10 @@ __all__ = [
     "KeyValueAttention",
     "MemoryNetworkAttention",
     "MergedSourceAttention",
+    "Rows",
     "SharedMemoryAttention",
+    "SourceMemory",
     "WordAwareAttention",
     "masked_softmax",
+    "share",
 ]

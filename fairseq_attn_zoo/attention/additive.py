@@ -9,10 +9,21 @@ Bahdanau, Cho and Bengio (2015), Neural machine translation by jointly learning 
 Once a sentence: :math:`V h_j`. Once a word: the rest.
 """
 
+from typing import NamedTuple
+
 import torch
 from torch import Tensor, nn
 
-from .base import AttentionMechanism, AttentionMemory
+from .base import AttentionMechanism
+from .shared import Rows
+
+
+class AdditiveMemory(NamedTuple):
+    """What is remembered of the sources, one row per sentence."""
+
+    keys: Tensor  # V h_j, B x S x A
+    values: Rows  # h_j, B x S x C
+    padding_mask: Tensor  # B x S, True at padding
 
 
 class AdditiveAttention(AttentionMechanism):
@@ -37,10 +48,10 @@ class AdditiveAttention(AttentionMechanism):
         nn.init.normal_(self.source_projection.weight, std=0.001)
         nn.init.zeros_(self.energy)
 
-    def memorize(self, source: Tensor, padding_mask: Tensor) -> AttentionMemory:
-        return AttentionMemory(self.source_projection(source), source, padding_mask)  # keys: B x S x A
+    def memorize(self, source: Tensor, padding_mask: Tensor) -> AdditiveMemory:
+        return AdditiveMemory(self.source_projection(source), Rows(source), padding_mask)
 
-    def score(self, query: Tensor, memory: AttentionMemory) -> Tensor:
+    def score(self, query: Tensor, memory: AdditiveMemory) -> Tensor:
         return additive_score(self.query_projection(query), memory.keys, self.energy)
 
 

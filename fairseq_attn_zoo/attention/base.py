@@ -1,19 +1,31 @@
 """What every mechanism shares: the two verbs, the shape of a memory, and the one masked softmax."""
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import torch
 from torch import Tensor, nn
 
-from .shared import mean_of, share
+from .shared import Rows
+
+
+class SourceMemory(Protocol):
+    """What a mechanism remembers of the sources: a named tuple, one row per sentence, never one per hypothesis.
+
+    What is read by dot products or by weighted means is :class:`~.shared.Rows`, and its gradient is made once however many
+    words read it; what is read in another way is a tensor.
+    """
+
+    @property
+    def padding_mask(self) -> Tensor:
+        """B x S, True at padding."""
 
 
 class AttentionMemory(NamedTuple):
-    """What a mechanism remembers of the sources: one row a sentence, never one a hypothesis."""
+    """The :class:`SourceMemory` of a score that is a dot product."""
 
-    keys: Tensor  # B x S x (A or C): what the score reads
-    values: Tensor  # B x S x C: what the context averages
+    keys: Rows  # B x S x C, or x D: what the score reads
+    values: Rows  # B x S x C: what the context averages
     padding_mask: Tensor  # B x S, True at padding
 
 
@@ -29,29 +41,23 @@ class AttentionMechanism(nn.Module):
         super().__init__()
         self.context_size = context_size
 
-    def memorize(self, source: Tensor, padding_mask: Tensor) -> AttentionMemory:
+    def memorize(self, source: Tensor, padding_mask: Tensor) -> Any:
         """Compute what does not depend on the query, once a sentence.
 
         Args:
             source: states of the encoder, B x S x C
             padding_mask: B x S, True at padding
+
+        Returns:
+            a :class:`SourceMemory`; :meth:`forward` below averages its ``values``
         """
         raise NotImplementedError
 
-    def share(self, memory: AttentionMemory) -> AttentionMemory:
-        """The memory as a loop over many words reads it: its gradient is made once, not once a word.
-
-        Only what is read through :func:`~.shared.scores_of` and :func:`~.shared.mean_of` can be shared; here that is
-        the values, and the keys where they are the same tensor.
-        """
-        values = share(memory.values)
-        return memory._replace(values=values, keys=values if memory.keys is memory.values else memory.keys)
-
-    def score(self, query: Tensor, memory: AttentionMemory) -> Tensor:
+    def score(self, query: Tensor, memory: Any) -> Tensor:
         """Score every source position for queries B x R x D of the same sentence; returns B x R x S."""
         raise NotImplementedError
 
-    def forward(self, query: Tensor, memory: AttentionMemory, word: Any = None) -> tuple[Tensor, Any]:
+    def forward(self, query: Tensor, memory: Any, word: Any = None) -> tuple[Tensor, Any]:
         """Attend.
 
         Args:
@@ -66,7 +72,7 @@ class AttentionMechanism(nn.Module):
         """
         rows = rows_of_sentences(query, memory)
         weights = masked_softmax(self.score(rows, memory), memory.padding_mask.unsqueeze(1))  # B x R x S
-        context = mean_of(weights, memory.values)  # B x R x C
+        context = memory.values.mean(weights)  # B x R x C
         leading = query.shape[:-1]
         return context.view(*leading, -1), weights.view(*leading, -1)
 
@@ -80,7 +86,7 @@ class AttentionMechanism(nn.Module):
         """The ids of all target words so far, after N x T more."""
         return None if history is None else torch.cat([history, words], dim=1)
 
-    def read_words(self, embedded: Tensor, history: Tensor | None, memory: AttentionMemory) -> Sequence[Any]:
+    def read_words(self, embedded: Tensor, history: Tensor | None, memory: Any) -> Sequence[Any]:
         """What attention reads of the target words beside the query, computed for all T words before the loop.
 
         Args:
@@ -135,7 +141,7 @@ class AttentionMechanism(nn.Module):
         return {"source": weights}
 
 
-def rows_of_sentences(per_hypothesis: Tensor, memory: AttentionMemory) -> Tensor:
+def rows_of_sentences(per_hypothesis: Tensor, memory: SourceMemory) -> Tensor:
     """N x D or N x T x D as B x R x D: what asks the same sentence stands in one block, R = hypotheses x words."""
     return per_hypothesis.reshape(memory.padding_mask.size(0), -1, per_hypothesis.size(-1))
 

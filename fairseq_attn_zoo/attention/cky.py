@@ -21,13 +21,13 @@ from torch import Tensor
 
 from ..chart import DeductionUnits, first_cell
 from .base import AttentionMechanism, masked_softmax, rows_of_sentences
-from .shared import mean_of, scores_of, share
+from .shared import Rows
 
 
 class CKYMemory(NamedTuple):
     """The charts of the sources, one row a sentence; M = S (S + 1) / 2 cells, the words first."""
 
-    cells: Tensor  # B x M x d
+    cells: Rows  # B x M x d
     splits: Tensor  # B x M: words in the left part of the winning split
     cell_mask: Tensor  # B x M, True where a span reaches into the padding
     padding_mask: Tensor  # B x S, True at padding
@@ -52,32 +52,27 @@ class CKYAttention(AttentionMechanism):
         super().__init__(context_size=2 * size)
         self.units = units
 
-    def memorize(self, source: Tensor, padding_mask: Tensor) -> CKYMemory:  # type: ignore[override]
+    def memorize(self, source: Tensor, padding_mask: Tensor) -> CKYMemory:
         chart = self.units(source, padding_mask)
         # The chart is filled cell after cell. One query at a time reads it best so, the many of a beam sentence after
         # sentence.
         cells = chart.cells if torch.is_grad_enabled() else chart.cells.contiguous()
-        return CKYMemory(cells, chart.splits, chart.padding_mask, padding_mask)
+        return CKYMemory(Rows(cells), chart.splits, chart.padding_mask, padding_mask)
 
-    def share(self, memory: CKYMemory) -> CKYMemory:  # type: ignore[override]
-        return memory._replace(cells=share(memory.cells))
-
-    def forward(  # type: ignore[override]
-        self, query: Tensor, memory: CKYMemory, word: Any = None
-    ) -> tuple[Tensor, CKYWeights]:
+    def forward(self, query: Tensor, memory: CKYMemory, word: Any = None) -> tuple[Tensor, CKYWeights]:
         """Attend with s_j, N x d or N x T x d.
 
         Returns:
             [c_j ; c'_j], ... x 2d, and both softmaxes' weights
         """
         words = memory.padding_mask.size(1)
-        rows = rows_of_sentences(query, memory)  # type: ignore[arg-type]  # B x R x d
-        scores = scores_of(rows, memory.cells)  # B x R x M
+        rows = rows_of_sentences(query, memory)  # B x R x d
+        scores = memory.cells.scores(rows)  # B x R x M
         over_words = masked_softmax(scores[..., :words], memory.padding_mask.unsqueeze(1))
         twice = scores.new_zeros(scores.size(-1))
         twice[:words] = math.log(2)
         over_cells = masked_softmax(scores + twice, memory.cell_mask.unsqueeze(1))
-        context = torch.cat([mean_of(over_words, memory.cells), mean_of(over_cells, memory.cells)], dim=2)  # B x R x 2d
+        context = torch.cat([memory.cells.mean(over_words), memory.cells.mean(over_cells)], dim=2)  # B x R x 2d
         leading = query.shape[:-1]
         return context.view(*leading, -1), CKYWeights(over_words.view(*leading, -1), over_cells.view(*leading, -1))
 

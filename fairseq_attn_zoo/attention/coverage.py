@@ -19,14 +19,14 @@ from torch import Tensor, nn
 
 from .additive import AdditiveAttention, additive_score
 from .base import masked_softmax, rows_of_sentences
-from .shared import mean_of
+from .shared import Rows
 
 
 class CoverageMemory(NamedTuple):
     """What is remembered of the sources, one row a sentence."""
 
     keys: Tensor  # V h_j, B x S x A
-    values: Tensor  # h_j, B x S x C
+    values: Rows  # h_j, B x S x C
     padding_mask: Tensor  # B x S, True at padding
     fertility: Tensor  # Phi_j, B x S, in float32 or wider
 
@@ -64,14 +64,14 @@ class CoverageAttention(AdditiveAttention):
         # Wide: coverage is a sum over all words, and what it is divided by must not become zero.
         logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
         fertility = self.max_fertility * torch.sigmoid(logits)
-        return CoverageMemory(self.source_projection(source), source, padding_mask, fertility)
+        return CoverageMemory(self.source_projection(source), Rows(source), padding_mask, fertility)
 
     def nothing_attended(self, memory: CoverageMemory) -> Tensor:
         """C_0, B x S."""
         # Not plain zeros: where all targets are empty nothing else reads the fertility, and U_f would get no gradient.
         return 0 * memory.fertility
 
-    def forward(  # type: ignore[override]
+    def forward(
         self, query: Tensor, memory: CoverageMemory, word: Any = None, attended: Tensor | None = None
     ) -> tuple[Tensor, CoverageWeights]:
         """Attend for one word; there is no attending for all words at once, as each reads the coverage of the one before.
@@ -85,7 +85,7 @@ class CoverageAttention(AdditiveAttention):
         Returns:
             contexts, N x C, and alpha_i and C_i
         """
-        rows = rows_of_sentences(self.query_projection(query), memory)  # type: ignore[arg-type]  # B x R x A
+        rows = rows_of_sentences(self.query_projection(query), memory)  # B x R x A
         if attended is None:
             attended = self.nothing_attended(memory).repeat_interleave(rows.size(1), dim=0)
         coverage = attended.view(*rows.shape[:2], -1)  # B x R x S
@@ -93,7 +93,7 @@ class CoverageAttention(AdditiveAttention):
         scores = additive_score(rows, memory.keys, self.energy, read)
         weights = masked_softmax(scores, memory.padding_mask.unsqueeze(1))  # B x R x S
         coverage = coverage + weights / memory.fertility.unsqueeze(1)
-        context = mean_of(weights, memory.values)  # B x R x C
+        context = memory.values.mean(weights)  # B x R x C
         return context.flatten(0, 1), CoverageWeights(weights.flatten(0, 1), coverage.flatten(0, 1))
 
     def attend(

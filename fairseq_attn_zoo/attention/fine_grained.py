@@ -23,9 +23,17 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from .additive import additive_score
-from .base import AttentionMechanism, AttentionMemory, masked_softmax, rows_of_sentences
+from .base import AttentionMechanism, masked_softmax, rows_of_sentences
 
 MEBIBYTE = 2**20
+
+
+class FineGrainedMemory(NamedTuple):
+    """What is remembered of the sources, one row per sentence; read element by element, or again in the backward pass."""
+
+    keys: Tensor  # U h_t + b, B x S x A
+    values: Tensor  # h_t, B x S x d
+    padding_mask: Tensor  # B x S, True at padding
 
 
 class PreviousWord(NamedTuple):
@@ -64,14 +72,10 @@ class WordAwareAttention(AttentionMechanism):
         """v, A."""
         return nn.Parameter(torch.empty(attention_size))
 
-    def memorize(self, source: Tensor, padding_mask: Tensor) -> AttentionMemory:
-        return AttentionMemory(self.source_projection(source), source, padding_mask)  # keys: B x S x A
+    def memorize(self, source: Tensor, padding_mask: Tensor) -> FineGrainedMemory:
+        return FineGrainedMemory(self.source_projection(source), source, padding_mask)
 
-    def share(self, memory: AttentionMemory) -> AttentionMemory:
-        """Nothing: the source's states are read element by element, or again in the backward pass."""
-        return memory
-
-    def read_words(self, embedded: Tensor, history: Tensor | None, memory: AttentionMemory) -> Sequence[PreviousWord]:
+    def read_words(self, embedded: Tensor, history: Tensor | None, memory: FineGrainedMemory) -> Sequence[PreviousWord]:
         words = embedded.size(1)
         recompute = False
         if torch.is_grad_enabled():
@@ -88,7 +92,7 @@ class WordAwareAttention(AttentionMechanism):
         return self.attention_size * size + self.energy.numel() // self.attention_size * weight_bytes
 
     def forward(
-        self, query: Tensor, memory: AttentionMemory, word: PreviousWord | None = None
+        self, query: Tensor, memory: FineGrainedMemory, word: PreviousWord | None = None
     ) -> tuple[Tensor, Tensor]:
         """Attend with z_{t'-1}, N x D, and with the word that :meth:`read_words` prepared.
 

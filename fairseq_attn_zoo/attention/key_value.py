@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from .base import AttentionMechanism, AttentionMemory
-from .shared import scores_of
+from .shared import Rows
 
 
 class MergedSourceAttention(AttentionMechanism):
@@ -51,11 +51,11 @@ class SharedMemoryAttention(MergedSourceAttention):
         return self.merging(source)
 
     def memorize(self, source: Tensor, padding_mask: Tensor) -> AttentionMemory:
-        merged = self.merge(source)
+        merged = Rows(self.merge(source))
         return AttentionMemory(merged, merged, padding_mask)
 
     def score(self, query: Tensor, memory: AttentionMemory) -> Tensor:
-        return scores_of(query, memory.keys)  # B x R x S
+        return memory.keys.scores(query)  # B x R x S
 
 
 class HalfScoredAttention(SharedMemoryAttention):
@@ -71,10 +71,10 @@ class HalfScoredAttention(SharedMemoryAttention):
 
     def memorize(self, source: Tensor, padding_mask: Tensor) -> AttentionMemory:
         merged = self.merge(source)
-        return AttentionMemory(merged[..., : self.merged_size // 2], merged, padding_mask)
+        return AttentionMemory(Rows(merged[..., : self.merged_size // 2]), Rows(merged), padding_mask)
 
     def score(self, query: Tensor, memory: AttentionMemory) -> Tensor:
-        return scores_of(query[..., : self.merged_size // 2], memory.keys)
+        return memory.keys.scores(query[..., : self.merged_size // 2])
 
 
 class KeyValueAttention(MergedSourceAttention):
@@ -111,12 +111,13 @@ class KeyValueAttention(MergedSourceAttention):
         )
 
     def memorize(self, source: Tensor, padding_mask: Tensor) -> AttentionMemory:
-        return AttentionMemory(*self.keys_and_values(source), padding_mask)
+        keys, values = self.keys_and_values(source)
+        return AttentionMemory(Rows(keys), Rows(values), padding_mask)
 
     def score(self, query: Tensor, memory: AttentionMemory) -> Tensor:
         project = self.query_projection
         query = query[..., : self.context_size] if project is None else project(query)
-        return scores_of(query, memory.keys)
+        return memory.keys.scores(query)
 
 
 def require_halves(what: str, size: int) -> None:

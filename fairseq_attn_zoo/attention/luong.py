@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from .additive import AdditiveAttention
 from .base import AttentionMechanism, AttentionMemory
-from .shared import scores_of, share
+from .shared import Rows
 
 INITIAL_RANGE = 0.1  # Luong 2015, Section 4.1: all parameters uniform in [-0.1, 0.1]
 
@@ -42,10 +42,11 @@ class DotAttention(AttentionMechanism):
         super().__init__(context_size=source_size)
 
     def memorize(self, source: Tensor, padding_mask: Tensor) -> AttentionMemory:
-        return AttentionMemory(source, source, padding_mask)
+        rows = Rows(source)
+        return AttentionMemory(rows, rows, padding_mask)
 
     def score(self, query: Tensor, memory: AttentionMemory) -> Tensor:
-        return scores_of(query, memory.keys)  # B x R x S
+        return memory.keys.scores(query)  # B x R x S
 
 
 class GeneralAttention(AttentionMechanism):
@@ -57,13 +58,10 @@ class GeneralAttention(AttentionMechanism):
         nn.init.uniform_(self.source_projection.weight, -INITIAL_RANGE, INITIAL_RANGE)
 
     def memorize(self, source: Tensor, padding_mask: Tensor) -> AttentionMemory:
-        return AttentionMemory(self.source_projection(source), source, padding_mask)  # keys: B x S x D
-
-    def share(self, memory: AttentionMemory) -> AttentionMemory:
-        return memory._replace(keys=share(memory.keys), values=share(memory.values))
+        return AttentionMemory(Rows(self.source_projection(source)), Rows(source), padding_mask)  # keys: B x S x D
 
     def score(self, query: Tensor, memory: AttentionMemory) -> Tensor:
-        return scores_of(query, memory.keys)  # B x R x S
+        return memory.keys.scores(query)  # B x R x S
 
 
 class ConcatAttention(AdditiveAttention):

@@ -21,7 +21,7 @@ from torch.nn.utils.rnn import pad_sequence
 
 from ..dropout import Dropout
 from .base import AttentionMechanism, AttentionMemory, masked_softmax, rows_of_sentences
-from .shared import mean_of, scores_of
+from .shared import Rows
 
 
 class WordMemory(NamedTuple):
@@ -84,7 +84,8 @@ class MemoryNetworkAttention(AttentionMechanism):
             nn.init.uniform_(parameter, -0.1, 0.1)
 
     def memorize(self, source: Tensor, padding_mask: Tensor) -> AttentionMemory:
-        return AttentionMemory(source, source, padding_mask)
+        rows = Rows(source)
+        return AttentionMemory(rows, rows, padding_mask)
 
     def empty_history(self, padding_mask: Tensor) -> Tensor | None:
         if not self.target_hops:
@@ -147,9 +148,9 @@ class MemoryNetworkAttention(AttentionMechanism):
             target_weights.append(weights)
         query = rows_of_sentences(query, memory)
         for _ in range(self.source_hops):
-            scores = scores_of(query, memory.keys)
+            scores = memory.keys.scores(query)
             weights = masked_softmax(scores, memory.padding_mask.unsqueeze(1))  # B x R x S
-            query = self.connect(mean_of(weights, memory.values), query)
+            query = self.connect(memory.values.mean(weights), query)
             source_weights.append(weights)
         return query.view(*leading, -1), HopWeights(
             tuple(weights.view(*leading, -1) for weights in source_weights),

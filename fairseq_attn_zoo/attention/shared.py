@@ -1,4 +1,4 @@
-"""Products with a memory that is read once a word, and whose gradient is made once a sentence.
+"""Rows that queries read, and whose gradient a loop over words makes once per sentence.
 
 A loop over T words reads the same memory T times. Autograd would make a gradient of the memory's size for each of them and
 add them up: T times B x S x C values written and read again, the largest part of a training step where S is large. But
@@ -8,85 +8,126 @@ every one of these gradients is a product, and their sum is one product as well:
     context = weights memory      gradient of the memory: weights^T context'
     both, for all words           [scores'_1 ; weights_1 ; ...]^T [query_1 ; context'_1 ; ...]
 
-So each word writes its two factors, which are small, into a ledger, and the ledger is multiplied out at the end. An entry
-belongs to one backward pass: what a pass that never asked for the memory's gradient left behind is dropped.
+So each word writes its two factors, which are small, into a ledger, and the ledger is multiplied out at the end. Every
+backward pass has a page of its own, which lives as long as the pass: passes inside one another, or beside one another in
+threads, do not meet, and nothing is left of a pass that ended in an error or never asked for the memory's gradient.
 
 Under autocast the memory is cast once for all words.
 """
 
+from collections.abc import Callable
+from typing import Any, TypeVar
+from weakref import WeakValueDictionary
+
 import torch
 from torch import Tensor, nn
-from torch.autograd.function import once_differentiable
+
+from ..gradients import first_derivative_only
+
+Memory = TypeVar("Memory", bound=tuple)
+
+
+class Rows:
+    """B x S x C that is read by dot products and by weighted means; one row of the batch per sentence.
+
+    A view, a cast or a selection is made of ``tensor``, whose gradient is autograd's whoever reads it.
+    """
+
+    def __init__(self, tensor: Tensor) -> None:
+        self.tensor = tensor
+
+    def scores(self, query: Tensor) -> Tensor:
+        """Dot products with queries B x R x C: B x R x S."""
+        return dot_products(query, self.tensor)
+
+    def mean(self, weights: Tensor) -> Tensor:
+        """Weighted sums of the first S' rows by weights B x R x S': B x R x C."""
+        return torch.bmm(weights, self.tensor[:, : weights.size(2)])
+
+    def map(self, function: Callable[[Tensor], Tensor]) -> "Rows":
+        """Rows of ``function(tensor)``, not yet shared."""
+        return Rows(function(self.tensor))
+
+    def share(self) -> "Rows":
+        """The same rows for a loop that reads them many times; where no gradient is wanted, these."""
+        return SharedRows(self.tensor) if torch.is_grad_enabled() and self.tensor.requires_grad else self
+
+
+class SharedRows(Rows):
+    """:class:`Rows` whose readers write their part of the gradient into a ledger."""
+
+    def __init__(self, tensor: Tensor) -> None:
+        super().__init__(tensor)
+        device = tensor.device.type
+        if torch.is_autocast_enabled(device):
+            tensor = tensor.to(torch.get_autocast_dtype(device))
+        self.ledger = Ledger(tensor.size(1))
+        self.read = tensor.detach()  # the readers' gradient takes the other way:
+        self.link = MultiplyOut.apply(tensor, self.ledger)
+
+    def scores(self, query: Tensor) -> Tensor:
+        return Scores.apply(query, self.read, self.link, self.ledger)
+
+    def mean(self, weights: Tensor) -> Tensor:
+        return Mean.apply(weights, self.read, self.link, self.ledger)
+
+
+def share(memory: Memory) -> Memory:
+    """A memory, a named tuple, as a loop over many words reads it: :meth:`Rows.share` of all its :class:`Rows`."""
+    if not torch.is_grad_enabled():
+        return memory
+    shared: dict[int, Rows] = {}
+    for part in memory:
+        if isinstance(part, Rows) and id(part) not in shared:  # keys and values may be the same rows
+            shared[id(part)] = part.share()
+    return type(memory)(*(shared.get(id(part), part) for part in memory))
+
+
+class Page:
+    """What one backward pass wrote: pairs of B x R x S' (of the first S' <= S rows) and B x R x C."""
+
+    def __init__(self) -> None:
+        self.entries: list[tuple[Tensor, Tensor]] = []
+
+    def close(self) -> None:
+        self.entries.clear()
 
 
 class Ledger:
-    """Factors of the gradient of a memory of S rows: pairs of B x R x S' (of the first S' <= S rows) and B x R x C."""
+    """Factors of the gradient of a memory of S rows, a page per backward pass."""
 
     def __init__(self, rows: int) -> None:
         self.rows = rows
-        self.entries: list[tuple[Tensor, Tensor]] = []
-        self.backward_pass = -1
+        self.pages: WeakValueDictionary[int, Page] = WeakValueDictionary()
 
     def write(self, left: Tensor, right: Tensor) -> None:
-        self.turn_the_page()
-        self.entries.append((left, right))
+        # Detached: with their graph, the factors of a loop would hold the graph, and the graph the ledger.
+        self.page().entries.append((left.detach(), right.detach()))
+
+    def page(self) -> Page:
+        """That of the backward pass which runs now, in this thread."""
+        backward_pass = torch._C._current_graph_task_id()  # as torch.utils.checkpoint tells backward passes apart
+        page = self.pages.get(backward_pass)
+        if page is None:
+            page = self.pages[backward_pass] = Page()
+            # A pass holds what it is to call at its end until it ends, in an error too: nobody else holds the page.
+            torch.autograd.Variable._execution_engine.queue_callback(page.close)
+        return page
 
     def multiply_out(self) -> Tensor | None:
-        """The gradient; None if there is no entry. The ledger is empty afterwards."""
-        self.turn_the_page()
-        if not self.entries:
-            return None
+        """The gradient; None if nothing was written. The page is empty afterwards."""
+        written = self.page().entries
         gradient = None
-        for rows in sorted({left.size(2) for left, _ in self.entries}, reverse=True):
-            entries = [entry for entry in self.entries if entry[0].size(2) == rows]
+        for rows in sorted({left.size(2) for left, _ in written}, reverse=True):
+            entries = [entry for entry in written if entry[0].size(2) == rows]
             left, right = (torch.cat(factors, dim=1) for factors in zip(*entries, strict=True))
             product = torch.bmm(left.transpose(1, 2), right)
             if gradient is None:
                 gradient = nn.functional.pad(product, (0, 0, 0, self.rows - rows)) if rows < self.rows else product
             else:
                 gradient[:, :rows] += product
-        self.entries.clear()
+        written.clear()
         return gradient
-
-    def turn_the_page(self) -> None:
-        """Drop what an earlier backward pass wrote."""
-        now = torch._C._current_graph_task_id()  # as torch.utils.checkpoint tells backward passes apart
-        if now != self.backward_pass:
-            self.entries.clear()
-            self.backward_pass = now
-
-
-def share(memory: Tensor) -> Tensor:
-    """``memory``, B x S x C, for a loop of :func:`scores_of` and :func:`mean_of`.
-
-    The result is the same tensor to everything else too; a gradient that it gets in another way is added. Where no
-    gradient is wanted it is ``memory`` itself.
-    """
-    if not (torch.is_grad_enabled() and memory.requires_grad):
-        return memory
-    device = memory.device.type
-    if torch.is_autocast_enabled(device):
-        memory = memory.to(torch.get_autocast_dtype(device))
-    ledger = Ledger(memory.size(1))
-    shared = MultiplyOut.apply(memory, ledger)
-    shared.ledger = ledger
-    return shared
-
-
-def scores_of(query: Tensor, memory: Tensor) -> Tensor:
-    """Dot products of queries B x R x C with a memory B x S x C: B x R x S."""
-    ledger = getattr(memory, "ledger", None)
-    if ledger is None:
-        return dot_products(query, memory)
-    return Scores.apply(query, memory, ledger)
-
-
-def mean_of(weights: Tensor, memory: Tensor) -> Tensor:
-    """Weighted sums of the first S' rows of a memory B x S x C by weights B x R x S': B x R x C."""
-    ledger = getattr(memory, "ledger", None)
-    if ledger is None:
-        return torch.bmm(weights, memory[:, : weights.size(2)])
-    return Mean.apply(weights, memory, ledger)
 
 
 def dot_products(rows: Tensor, memory: Tensor) -> Tensor:
@@ -97,44 +138,44 @@ def dot_products(rows: Tensor, memory: Tensor) -> Tensor:
     return torch.bmm(rows, memory.transpose(1, 2))
 
 
+a_loops_memory = first_derivative_only("attention in a loop over words")
+
+
 class MultiplyOut(torch.autograd.Function):
-    """The memory itself; its backward pass, which comes after those of all its readers, multiplies the ledger out."""
+    """An empty tensor that ties all readers to the memory: its backward pass comes after theirs."""
 
     @staticmethod
-    def forward(ctx, memory, ledger):
+    def forward(ctx: Any, memory: Tensor, ledger: Ledger) -> Tensor:
         ctx.set_materialize_grads(False)
         ctx.ledger = ledger
-        return memory.view_as(memory)
+        return memory.new_empty(0)
 
     @staticmethod
-    @once_differentiable
-    def backward(ctx, grad):
-        product = ctx.ledger.multiply_out()
-        if product is None:
-            return grad, None
-        return product if grad is None else grad + product, None
+    @a_loops_memory
+    def backward(ctx: Any, _: None) -> tuple[Tensor | None, None]:
+        return ctx.ledger.multiply_out(), None
 
 
 class Scores(torch.autograd.Function):
     @staticmethod
-    def forward(ctx, query, memory, ledger):
+    def forward(ctx: Any, query: Tensor, memory: Tensor, link: Tensor, ledger: Ledger) -> Tensor:
         query = query.to(memory.dtype)
         ctx.save_for_backward(query, memory)
         ctx.ledger = ledger
         return dot_products(query, memory)
 
     @staticmethod
-    @once_differentiable
-    def backward(ctx, grad):
+    @a_loops_memory
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None, None]:
         query, memory = ctx.saved_tensors
         grad = grad.to(memory.dtype)
         ctx.ledger.write(grad, query)
-        return torch.bmm(grad, memory), None, None
+        return torch.bmm(grad, memory), None, None, None
 
 
 class Mean(torch.autograd.Function):
     @staticmethod
-    def forward(ctx, weights, memory, ledger):
+    def forward(ctx: Any, weights: Tensor, memory: Tensor, link: Tensor, ledger: Ledger) -> Tensor:
         weights = weights.to(memory.dtype)
         memory = memory[:, : weights.size(2)]
         ctx.save_for_backward(weights, memory)
@@ -142,9 +183,9 @@ class Mean(torch.autograd.Function):
         return torch.bmm(weights, memory)
 
     @staticmethod
-    @once_differentiable
-    def backward(ctx, grad):
+    @a_loops_memory
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None, None]:
         weights, memory = ctx.saved_tensors
         grad = grad.to(memory.dtype)
         ctx.ledger.write(weights, grad)
-        return dot_products(grad, memory), None, None
+        return dot_products(grad, memory), None, None, None

@@ -4,8 +4,8 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
+from ..gradients import first_derivative_only
 from .candidates import Candidates, Weights
 from .cells import cells_of_length, number_of_cells, part_rows
 
@@ -76,7 +76,7 @@ class FillChart(torch.autograd.Function):
         return cells.view(-1, batch, size).transpose(0, 1), splits
 
     @staticmethod
-    @once_differentiable
+    @first_derivative_only("the CKY chart")
     def backward(ctx: Any, grad_cells: Tensor, _: Any) -> tuple[Tensor | None, ...]:
         cells, reduced, hidden, splits, padding_mask, dropout_mask, *parameters = ctx.saved_tensors
         weights = Weights(*parameters)

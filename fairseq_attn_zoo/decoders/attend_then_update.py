@@ -1,11 +1,12 @@
 """Attend with the previous state, then let the context into the cell: a loop over the target words."""
 
 from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from ..attention import AttentionMechanism, AttentionMemory
+from ..attention import AttentionMechanism, share
 from ..cells import CellStack, CellState, ConditionalGRUCell, ConditionalLSTMCell
 from ..encoders import EncoderOutput
 from .base import DecoderOutput, DecoderState, RecurrentDecoder, TargetWords, WeightLog
@@ -46,7 +47,7 @@ class AttendThenUpdateDecoder(RecurrentDecoder):
         self.cells = CellStack(cell, embed_size, attention.context_size, hidden_size, num_layers)
         self.readout = readout
 
-    def begin(self, encoded: EncoderOutput, padding_mask: Tensor) -> tuple[AttentionMemory, DecoderState]:
+    def begin(self, encoded: EncoderOutput, padding_mask: Tensor) -> tuple[Any, DecoderState]:
         memory = self.attention.memorize(encoded.states, padding_mask)
         return memory, self.initial_state(encoded)._replace(
             history=self.attention.empty_history(padding_mask), attended=self.attention.nothing_attended(memory)
@@ -55,14 +56,14 @@ class AttendThenUpdateDecoder(RecurrentDecoder):
     def forward(
         self,
         words: TargetWords,
-        memory: AttentionMemory,
+        memory: Any,
         state: DecoderState,
         need_weights: bool = False,
         need_trace: bool = False,
     ) -> DecoderOutput:
         layers, attended = state.layers, state.attended
         history = self.attention.extend_history(state.history, words.ids)
-        memory = self.attention.share(memory)
+        memory = share(memory)
         log = WeightLog(self.attention, need_weights, need_trace)
         read = self.attention.read_words(words.embedded, history, memory)
         queries, contexts, states = [], [], []

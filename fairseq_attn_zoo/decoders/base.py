@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from ..attention import AttentionMechanism
+from ..attention import AttentionMechanism, Rows
 from ..cells import CellState
 from ..dropout import Dropout
 from ..encoders import EncoderOutput
@@ -38,9 +38,11 @@ class DecoderOutput(NamedTuple):
 
 
 def map_tensors(function: Callable[[Tensor], Tensor], value: Any) -> Any:
-    """Apply ``function`` to every tensor of nested (named) tuples, lists and dictionaries; the rest stays as it is."""
+    """Apply ``function`` to every tensor of nested (named) tuples, lists, dictionaries and rows; the rest stays."""
     if isinstance(value, Tensor):
         return function(value)
+    if isinstance(value, Rows):
+        return value.map(function)
     if isinstance(value, dict):
         return {key: map_tensors(function, part) for key, part in value.items()}
     if isinstance(value, list):

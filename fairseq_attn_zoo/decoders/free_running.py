@@ -1,11 +1,12 @@
 """The context enters the readout only, so that a reference needs no loop: all its words attend at once."""
 
 from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from ..attention import AttentionMechanism, AttentionMemory, MemoryNetworkAttention, MergedSourceAttention
+from ..attention import AttentionMechanism, MemoryNetworkAttention, MergedSourceAttention
 from ..encoders import EncoderOutput, lengths
 from .base import DecoderOutput, DecoderState, RecurrentDecoder, TargetWords, report_weights
 from .initial_state import LastStateMap
@@ -45,13 +46,13 @@ class FreeRunningDecoder(RecurrentDecoder):
             nn.init.uniform_(parameter, -0.1, 0.1)
         self.attentional = AttentionalLayer(attention.context_size, hidden_size)
 
-    def begin(self, encoded: EncoderOutput, padding_mask: Tensor) -> tuple[AttentionMemory, DecoderState]:
+    def begin(self, encoded: EncoderOutput, padding_mask: Tensor) -> tuple[Any, DecoderState]:
         return self.attention.memorize(encoded.states, padding_mask), self.initial_state(encoded)
 
     def forward(
         self,
         words: TargetWords,
-        memory: AttentionMemory,
+        memory: Any,
         state: DecoderState,
         need_weights: bool = False,
         need_trace: bool = False,
@@ -95,7 +96,7 @@ class KeyValueDecoder(RecurrentDecoder):
         self.rnn = nn.LSTM(embed_size, hidden_size, num_layers, batch_first=True)
         self.readout = nn.Linear(hidden_size + attention.context_size, hidden_size, bias=False)  # W_d
 
-    def begin(self, encoded: EncoderOutput, padding_mask: Tensor) -> tuple[AttentionMemory, DecoderState]:
+    def begin(self, encoded: EncoderOutput, padding_mask: Tensor) -> tuple[Any, DecoderState]:
         last_word = lengths(padding_mask) - 1  # B
         sentences = torch.arange(last_word.size(0), device=last_word.device)
         last = self.attention.merge(encoded.states_before_dropout[sentences, last_word])  # h_M, B x K
@@ -104,7 +105,7 @@ class KeyValueDecoder(RecurrentDecoder):
     def forward(
         self,
         words: TargetWords,
-        memory: AttentionMemory,
+        memory: Any,
         state: DecoderState,
         need_weights: bool = False,
         need_trace: bool = False,
@@ -136,7 +137,7 @@ class MemoryNetworkDecoder(RecurrentDecoder):
         self.attention = attention
         self.query = nn.Parameter(torch.full((attention.context_size,), 0.1))
 
-    def begin(self, encoded: EncoderOutput, padding_mask: Tensor) -> tuple[AttentionMemory, DecoderState]:
+    def begin(self, encoded: EncoderOutput, padding_mask: Tensor) -> tuple[Any, DecoderState]:
         return (
             self.attention.memorize(encoded.states, padding_mask),
             DecoderState((), history=self.attention.empty_history(padding_mask)),
@@ -145,7 +146,7 @@ class MemoryNetworkDecoder(RecurrentDecoder):
     def forward(
         self,
         words: TargetWords,
-        memory: AttentionMemory,
+        memory: Any,
         state: DecoderState,
         need_weights: bool = False,
         need_trace: bool = False,

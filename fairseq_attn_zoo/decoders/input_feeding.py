@@ -1,11 +1,12 @@
 """Update, then attend with the new state; what attention made is fed to the next step: a loop over the target words."""
 
 from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from ..attention import AttentionMechanism, AttentionMemory
+from ..attention import AttentionMechanism, share
 from ..cells import CellStack, ConditionalLSTMCell
 from ..encoders import EncoderOutput
 from .base import DecoderOutput, DecoderState, RecurrentDecoder, TargetWords, WeightLog
@@ -43,7 +44,7 @@ class InputFeedingDecoder(RecurrentDecoder):
             nn.init.uniform_(parameter, -0.1, 0.1)
         self.attentional = AttentionalLayer(attention.context_size, hidden_size, state_first)
 
-    def begin(self, encoded: EncoderOutput, padding_mask: Tensor) -> tuple[AttentionMemory, DecoderState]:
+    def begin(self, encoded: EncoderOutput, padding_mask: Tensor) -> tuple[Any, DecoderState]:
         state = self.initial_state(encoded)
         return (
             self.attention.memorize(encoded.states, padding_mask),
@@ -53,13 +54,13 @@ class InputFeedingDecoder(RecurrentDecoder):
     def forward(
         self,
         words: TargetWords,
-        memory: AttentionMemory,
+        memory: Any,
         state: DecoderState,
         need_weights: bool = False,
         need_trace: bool = False,
     ) -> DecoderOutput:
         layers, attentional = state.layers, state.attentional
-        memory = self.attention.share(memory)
+        memory = share(memory)
         log = WeightLog(self.attention, need_weights, need_trace)
         features = []
         for projected in self.cells.project_input(words.embedded).unbind(dim=1):
