@@ -87,7 +87,7 @@ def build_parser() -> argparse.ArgumentParser:
     plot.add_argument("traces", type=Path, nargs="+", help=".npz or .json files of the command trace")
     plot.add_argument("--folder", type=Path, required=True, help="where the figures go; made if it does not exist")
     plot.add_argument(
-        "--format", nargs="+", choices=["svg", "png", "html"], default=["svg", "html"], help="of the files"
+        "--format", nargs="+", choices=["svg", "png", "html"], default=["svg", "png", "html"], help="of the files"
     )
     plot.set_defaults(run=run_plot)
 
@@ -264,11 +264,12 @@ def run_plot(options: argparse.Namespace) -> None:
     for path in options.traces:
         trace = Trace.load(path)
         for ending in options.format:
-            if ending == "html":
-                print(save_chart(page(trace), options.folder / f"{path.stem}.html"))
-                continue
-            for name, chart in figures(trace).items():
-                print(save_chart(chart, options.folder / f"{path.stem}-{name}.{ending}"))
+            try:
+                charts = {"": page(trace)} if ending == "html" else figures(trace)
+            except ValueError as error:
+                raise ValueError(f"{path}: {error}") from None
+            for name, chart in charts.items():
+                print(save_chart(chart, options.folder / f"{'-'.join(filter(None, (path.stem, name)))}.{ending}"))
 
 
 def run_align(options: argparse.Namespace) -> None:

@@ -37,7 +37,7 @@ def sentences(lengths: list[int], seed: int) -> list[str]:
 
 
 @pytest.mark.parametrize("variant", WITH_ATTENTION, ids=variant_name)
-def test_a_trace_has_every_weight_and_is_the_same_in_a_batch_and_alone(variant):
+def test_a_trace_has_every_weight_and_is_the_same_in_a_batch_and_alone(variant, tmp_path):
     name, flags = variant
     model = translator(name, **flags)
     sources, targets = sentences([4, 1, 6, 2], seed=1), sentences([3, 5, 1, 2], seed=2)
@@ -54,6 +54,9 @@ def test_a_trace_has_every_weight_and_is_the_same_in_a_batch_and_alone(variant):
         assert alone.score == pytest.approx(trace.score)
         assert alone.tree == trace.tree
         assert alone.weights.keys() == trace.weights.keys()
+        assert (
+            Trace.load(trace.save(tmp_path / "trace.npz")).weights.keys() == trace.weights.keys()
+        )  # it is a right one
         for array_name, weights in alone.weights.items():
             np.testing.assert_allclose(trace.weights[array_name], weights, rtol=1e-5, atol=1e-7)
 

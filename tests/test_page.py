@@ -96,7 +96,7 @@ def bars(view):
 
 def spans(view):
     """The greys of the chart's cells: the shortest spans first, then by first word."""
-    cells = boxes(view, "[aria-label*='length:']")
+    cells = boxes(view, "[aria-label^='span ']")
     cells.sort(key=lambda cell: (-cell["top"], cell["left"]))
     return [int(cell["fill"].removeprefix("rgb(").split(",")[0]) for cell in cells]
 
@@ -223,7 +223,7 @@ def test_a_chart_shows_every_span(view):
         assert becomes(lambda: spans(tab), pytest.approx(greys, abs=1))  # noqa: B023
         menu.select_option("words, in the joint softmax")
         assert shows(tab, SOURCE, joint[row])
-    move_to(tab, boxes(tab, "[aria-label*='length:']")[order.index((1, 3))])
+    move_to(tab, boxes(tab, "[aria-label^='span ']")[order.index((1, 3))])
     assert tooltip(tab) == ["the dog's barks", f"{chart[2, 1, 2]:.3f}"]
 
 
@@ -245,6 +245,89 @@ def test_the_figure_of_an_alignment_tells_the_weight_under_the_pointer(view):
     tab = view(attention_chart(weights, SOURCE, TARGET))
     move_to(tab, boxes(tab, "[aria-roledescription='rect mark']")[7])
     assert tooltip(tab) == ["が ← dog's", f"{weights[1, 2]:.3f}"]
+
+
+ATTACK = "<img src=x onerror='window.attacked=1'><script>window.attacked=1</script>"
+HOSTILE = [
+    f"const spec = {ATTACK}",  # a page that is searched for what stands before its data
+    f';\n"</script>{ATTACK}',  # or after it
+    f"</script>{ATTACK}",
+    f"--></style></div>{ATTACK}",
+    "<!--",
+    "<script>",
+    "<!--<script>",
+    "');window.attacked=1;//",
+    '"];window.attacked=1;//',
+    "\\'+(window.attacked=1)+'",
+    "${window.attacked=1}",
+    "\u2028window.attacked=1\u2029",
+    *("constructor", "toString", "valueOf", "hasOwnProperty", "__proto__", "\\u003c", "&lt;", "{{ spec }}"),
+]
+
+
+def plain(text):
+    """Without what a browser or Vega leaves out of a line: blanks around it, and how wide those within are."""
+    return " ".join(text.split())
+
+
+@pytest.mark.parametrize("first", range(2))  # the word that comes first is the first that a search finds
+def test_words_never_run_as_script_and_are_shown_as_they_are(view, first):
+    source, target = HOSTILE[first:], [*HOSTILE[first:], "</s>"]
+    rows, columns = len(target), len(source)
+    found = trace(
+        source, target, source_hops=random_weights(rows, columns, 1), target_hops=random_weights(rows, rows, 1)
+    )
+    tab = view(page(found))
+    for row in (0, rows // 2):
+        labels = boxes(tab, "svg.marks .role-mark text")
+        shown = [plain(label["text"]) for label in labels]
+        assert all(
+            shown.count(plain(word[:45])) or any(text.startswith(plain(word[:45])) for text in shown) for word in source
+        )
+        move_to(tab, next(label for label in labels if plain(target[row])[:40] in plain(label["text"])))
+        for column in (0, 2, columns - 1):
+            move_to(tab, boxes(tab, "[aria-roledescription=bar]")[column])
+            assert plain(tooltip(tab)[0]) == plain(source[column])
+    tab.get_by_label("attention:").select_option("target hop 1")
+    assert becomes(lambda: len(boxes(tab, "[aria-roledescription=bar]")), rows)
+    assert tab.evaluate("[window.attacked, document.images.length, document.scripts.length]") == [None, 0, 3]
+
+
+def test_the_matrix_of_hostile_words_runs_no_script(view):
+    tab = view(attention_chart(random_weights(len(HOSTILE), len(HOSTILE)), HOSTILE, HOSTILE))
+    cells = boxes(tab, "[aria-roledescription='rect mark']")
+    for column in range(4):
+        move_to(tab, cells[column * (len(HOSTILE) + 1)])
+        assert plain(tooltip(tab)[0]) == plain(f"{HOSTILE[column]} ← {HOSTILE[column]}")
+    assert tab.evaluate("[window.attacked, document.images.length, document.scripts.length]") == [None, 0, 3]
+
+
+def test_a_page_of_somebody_elses_making_runs_only_its_own_scripts(chromium, tmp_path):
+    """The second wall: what would get into the markup after all is not run."""
+    path = save_chart(page(trace()), tmp_path / "page.html")
+    path.write_text(
+        path.read_text(encoding="utf-8").replace('<div id="chart">', f'{ATTACK}<div id="chart">'), encoding="utf-8"
+    )
+    assert f"<body>\n{ATTACK}" in path.read_text(encoding="utf-8")
+    tab = chromium.new_page()
+    tab.goto(path.as_uri())
+    tab.wait_for_selector("svg.marks")
+    assert tab.evaluate("window.attacked") is None
+    tab.close()
+
+
+def test_a_very_long_word_is_cut_and_its_tooltip_tells_it(view):
+    long = ["x" * 3000, "漢" * 3000, "</s>"]
+    found = trace(long, long, source_chart=random_weights(3, 3, 3))
+    tab = view(page(found))
+    assert cut(tab) == []
+    assert boxes(tab, "svg.marks")[0]["right"] < 2500
+    move_to(tab, in_translation(tab, "x" * 49 + "…"))
+    assert tooltip(tab) == [long[0]]
+    move_to(tab, boxes(tab, "[aria-roledescription=bar]")[1])
+    assert tooltip(tab)[0] == long[1]
+    box = boxes(tab, "#vg-tooltip-element")[0]
+    assert box["right"] - box["left"] < 800
 
 
 @pytest.mark.parametrize("name", ["matrix", "hops", "chart", "tree"])

@@ -4,6 +4,8 @@ import json
 import re
 import warnings
 import zlib
+from dataclasses import replace
+from html.parser import HTMLParser
 from xml.etree import ElementTree
 
 import numpy as np
@@ -32,6 +34,31 @@ NAMESPACE = "{http://www.w3.org/2000/svg}"
 @pytest.fixture(scope="module")
 def weights():
     return np.random.default_rng(0).dirichlet(np.full(len(SOURCE), 0.3), size=len(TARGET))
+
+
+class Scripts(HTMLParser):
+    """What a browser takes for scripts of a page: attributes and text of each."""
+
+    def __init__(self, html):
+        super().__init__()
+        self.found = []
+        self.feed(html)
+
+    def handle_starttag(self, tag, attributes):
+        if tag == "script":
+            self.found.append((dict(attributes), ""))
+
+    def handle_data(self, data):
+        if self.cdata_elem == "script":
+            attributes, text = self.found[-1]
+            self.found[-1] = attributes, text + data
+
+
+def specification(path):
+    """The chart of a page."""
+    data = [text for attributes, text in Scripts(path.read_text(encoding="utf-8")).found if attributes.get("type")]
+    assert len(data) == 1
+    return json.loads(data[0])
 
 
 def read_figure(path):
@@ -107,12 +134,11 @@ def test_a_png_is_small_and_none_of_it_is_lost(tmp_path):
 
 
 def test_the_page_tells_the_words_and_weight_of_every_cell(tmp_path, weights):
-    page = save_chart(attention_chart(weights, SOURCE, TARGET), tmp_path / "figure.html").read_text(encoding="utf-8")
-    specification = json.loads(re.search(r"const spec = (\{.*\});\n", page)[1])
-    cells = specification["data"]["values"]
-    expected = [f"{target} ← {source}" for target in TARGET for source in SOURCE]
-    assert [cell["words"] for cell in cells] == expected
-    assert [cell["weight"] for cell in cells] == pytest.approx(weights.flatten().tolist())
+    found = specification(save_chart(attention_chart(weights, SOURCE, TARGET), tmp_path / "figure.html"))
+    words = [[word["word"] for word in words["value"]] for words in found["params"]]
+    assert words == [SOURCE, TARGET]
+    rows = [row["weights"] for row in found["data"]["values"]]
+    np.testing.assert_allclose(rows, weights, atol=1e-4)
 
 
 def test_a_png_warns_of_characters_that_no_font_holds(tmp_path):
@@ -216,6 +242,7 @@ def test_the_page_holds_everything_and_loads_nothing(tmp_path, mechanism):
     found = trace(**MECHANISMS[mechanism])
     html = save_chart(page(found), tmp_path / "page.html").read_text(encoding="utf-8")
     assert not re.search(r"<(script|link)[^>]*(src|href)=", html)
+    assert "default-src 'none'" in html
     names = {
         "plain": ["alignment"],
         "coverage": ["alignment", "coverage after the word"],
@@ -227,14 +254,120 @@ def test_the_page_holds_everything_and_loads_nothing(tmp_path, mechanism):
     assert "猫" in html or "\\u732b" in html
 
 
-def test_words_that_no_picture_or_script_can_hold_do_no_harm(tmp_path):
+def test_control_characters_that_no_picture_can_hold_do_no_harm(tmp_path):
     found = trace(**MECHANISMS["chart"])
-    found.source[0], found.target[0] = "\x01\0", "</script><b>x"
+    found.source[0], found.target[0] = "\x01\0", "\ud800"
     for name, chart in figures(found).items():
         assert "\x01" not in save_chart(chart, tmp_path / f"{name}.svg").read_text(encoding="utf-8")
-    html = save_chart(page(found), tmp_path / "page.html").read_text(encoding="utf-8")
-    assert html.count("</script>") == html.count("<script")
-    assert "<\\/script><b>x" in html
+    assert specification(save_chart(page(found), tmp_path / "page.html"))
+
+
+# Words that mean something to HTML, to JavaScript, to Vega's expressions, or to a program that searches its own page.
+HOSTILE = [
+    *("</script>", "<!--", "<script>", "<script>alert(1)</script>", "-->", "]]>", "<b>&amp;", "&lt;", "'", '"', "\\"),
+    *("constructor", "toString", "valueOf", "hasOwnProperty", "__proto__", "prototype", "datum", "undefined", "null"),
+    *("${1+1}", "{{ spec }}", "`", "\\u003c", "\u2028", "\u2029", "const spec = ", ";\n", "</style>", "item['x']"),
+]
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+def test_any_word_can_be_drawn(tmp_path, mechanism):
+    """Each stands as it is in every figure that shows it, and a picture of it can be made."""
+    source, target = [*HOSTILE, "</s>"], ["</script>", "<!--", "constructor", "valueOf", "</s>"]
+    sizes = {"source": (len(target), len(source)), "target": (len(target), len(target))}
+    weights = {
+        name: random_weights(
+            *sizes[name.split("_")[0]], *(array.shape[2:] if name != "source_chart" else (len(source),))
+        )
+        for name, array in MECHANISMS[mechanism].items()
+    }
+    splits = np.ones((len(source), len(source)), dtype=int) if "source_chart" in weights else None
+    found = Trace("any", source, target, random_weights(*sizes["source"]), weights, splits=splits)
+    charts = figures(found)
+    for name, chart in charts.items():
+        svg = ElementTree.parse(save_chart(chart, tmp_path / f"{name}.svg"))
+        texts = {(element.text or "").strip() for element in svg.iter(f"{NAMESPACE}text")}
+        assert {word.strip() for word in source} - {""} <= texts  # Vega leaves out blanks around a text
+        assert name == "tree" or set(target) <= texts
+    save_chart(charts["matrix"], tmp_path / "matrix.png")
+    scripts = Scripts(save_chart(page(found), tmp_path / "page.html").read_text(encoding="utf-8")).found
+    assert len(scripts) == 3  # Vega, the data, and the line that starts it
+    assert "<" not in scripts[1][1]
+    assert all(word in json.dumps(json.loads(scripts[1][1]), ensure_ascii=False) for word in ("<!--", "</script>"))
+
+
+def test_no_word_is_part_of_an_expression(tmp_path):
+    """Also not in quotes: Vega's parser of expressions took some words there for names of its own."""
+    words = [f"unmistakable{number}" for number in range(4)]
+    for mechanism, weights in MECHANISMS.items():
+        found = replace(trace(**weights), source=words, target=words[:3])
+        for chart in (*figures(found).values(), page(found)):
+            strings = list(strings_of(chart.to_dict()))
+            assert any("unmistakable" in text for text in strings), mechanism
+            assert all(text in words for text in strings if "unmistakable" in text)
+
+
+def strings_of(value):
+    """Every string in a specification."""
+    if isinstance(value, str):
+        yield value
+    for part in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
+        yield from strings_of(part)
+
+
+LONG = ["x" * 3000, "漢" * 3000, "e\u0301" * 3000]
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+def test_a_very_long_word_is_cut_where_it_is_a_label(tmp_path, mechanism):
+    found = trace(**MECHANISMS[mechanism])
+    found.source[:3], found.target[:2] = LONG, LONG[:2]
+    for name, chart in figures(found).items():
+        path = save_chart(chart, tmp_path / f"{name}.svg")
+        svg = path.read_text(encoding="utf-8")
+        assert len(svg) < 250_000  # neither are there whole words in descriptions of cells
+        root = ElementTree.fromstring(svg)
+        assert max(float(root.get("width")), float(root.get("height"))) < 3000
+        texts = {element.text for element in root.iter(f"{NAMESPACE}text")}
+        assert {"x" * 49 + "…", "漢" * 24 + "…"} <= texts
+        if name != "matrix":
+            continue
+        assert {len(text) for text in texts if text.startswith("e")} == {49}  # 24 letters with accents, none without
+        assert save_chart(chart, tmp_path / f"{name}.png").stat().st_size < 200_000
+    assert all(word in strings_of(specification(save_chart(page(found), tmp_path / "page.html"))) for word in LONG[:2])
+
+
+def test_a_tree_without_end_is_refused():
+    with pytest.raises(ValueError, match=r"splits\[0, 2\] is 0; expected at least 1"):
+        tree_chart(np.array([[1, 1, 0], [1, 1, 1], [1, 1, 1]]), ["a", "b", "c"])
+
+
+def test_what_is_too_large_to_draw_is_left_out_or_refused(tmp_path, capsys):
+    size = 110
+    words = [f"w{number}" for number in range(size)]
+    weights = {"source": np.zeros((size, size)), "source_chart": np.zeros((size, size, size))}
+    splits = np.ones((size, size), dtype=int)
+    with pytest.warns(UserWarning, match="the chart is left out: 671,550 cells"):
+        assert figures(Trace("any", words, words, weights["source"], weights, splits=splits)).keys() == {
+            "matrix",
+            "tree",
+        }
+    path = Trace("any", ["w"] * 2000, ["w"] * 2000, np.zeros((2000, 2000))).save(tmp_path / "long.npz")
+    assert main(["plot", str(path), "--folder", str(tmp_path / "figures")]) == 2
+    assert "long.npz: 2,000 x 2,000 words are more than a figure can show" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("title", ["toString", "constructor", "<script>", "x" * 3000])
+def test_any_title_can_be_drawn(tmp_path, title):
+    svg = save_chart(attention_chart([[1.0]], ["a"], ["b"], title=title), tmp_path / "title.svg")
+    assert any((element.text or "")[:9] == title[:9] for element in ElementTree.parse(svg).iter(f"{NAMESPACE}text"))
+
+
+def test_a_picture_has_a_bounded_number_of_pixels(tmp_path, monkeypatch):
+    monkeypatch.setattr("fairseq_attn_zoo.inspect.plot.MOST_PIXELS", 50_000)
+    png = save_chart(attention_chart(np.zeros((1, 30)), ["x"] * 30, ["y"]), tmp_path / "wide.png").read_bytes()
+    width, height = int.from_bytes(png[16:20], "big"), int.from_bytes(png[20:24], "big")
+    assert 45_000 < width * height < 52_000
 
 
 def test_of_very_many_dimensions_the_most_peaked_are_drawn():
@@ -243,9 +376,10 @@ def test_of_very_many_dimensions_the_most_peaked_are_drawn():
 
 def test_the_command_draws_traces(tmp_path, capsys):
     path = trace(**MECHANISMS["chart"]).save(tmp_path / "0007.npz")
-    assert main(["plot", str(path), "--folder", str(tmp_path / "figures"), "--format", "svg", "html"]) == 0
+    assert main(["plot", str(path), "--folder", str(tmp_path / "figures")]) == 0
     printed = [line.rsplit("/", 1)[1] for line in capsys.readouterr().out.splitlines()]
-    assert printed == ["0007-matrix.svg", "0007-chart.svg", "0007-tree.svg", "0007.html"]
+    figures = [f"0007-{name}.{ending}" for ending in ("svg", "png") for name in ("matrix", "chart", "tree")]
+    assert printed == [*figures, "0007.html"]
     assert sorted(printed) == sorted(file.name for file in (tmp_path / "figures").iterdir())
     assert main(["plot", str(tmp_path / "nothing.npz"), "--folder", str(tmp_path)]) == 2
     assert "nothing.npz" in capsys.readouterr().err
