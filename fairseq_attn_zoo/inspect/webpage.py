@@ -20,7 +20,6 @@ import vl_convert
 # cross other words on its way from a word to the menu. A tooltip that the pointer runs into shall not hide what it is
 # about, and shows the whole of a word whose label is cut.
 STYLE = """
-    #chart { overflow-x: auto; }
     .chart-wrapper { display: flex; flex-direction: column-reverse; }
     .vega-bindings { margin: 0 0 12px 245px; font-family: sans-serif; font-size: 13px; }
     @media (max-width: 600px) { .vega-bindings { margin-left: 0; } }
