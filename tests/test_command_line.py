@@ -1,11 +1,13 @@
 """fairseq's commands with the architectures of the package, as a user types them."""
 
+import functools
 import math
 import os
 import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -15,8 +17,10 @@ from commands import (
     LONGEST,
     PACKAGE,
     USER_DIR,
+    Training,
     error_message,
     flag,
+    quick_learner,
     read_lines,
     run,
     tiny_model,
@@ -152,6 +156,132 @@ def test_shared_embeddings_and_supervised_alignments(aligned_data, tmp_path):
     assert torch.equal(shared[0], shared[1]) and torch.equal(shared[0], shared[2])
 
 
+BFLOAT16 = ("gru_rnnsearch", "lstm_kv_attention")
+
+
+@pytest.fixture(scope="module")
+def trained_in_bfloat16(corpus, tmp_path_factory) -> Callable[[str], Training]:
+    """Name of an architecture -> what ``trained`` has of it, trained with --bf16; no BLEU."""
+
+    @functools.cache
+    def get(architecture: str) -> Training:
+        flags = (*quick_learner(architecture), "--dropout", "0.1", "--bf16")
+        return train(tmp_path_factory.mktemp(architecture), corpus.data, *flags)
+
+    return get
+
+
+@pytest.mark.parametrize("architecture", BFLOAT16)
+def test_training_in_bfloat16_learns_like_float32_and_saves_float32(trained, trained_in_bfloat16, architecture):
+    wide, narrow = trained(architecture), trained_in_bfloat16(architecture)
+    for subset in ("train", "valid"):
+        losses = wide.statistic(subset, "loss"), narrow.statistic(subset, "loss")
+        assert losses[0] != losses[1]
+        assert losses[1] == pytest.approx(losses[0], rel=0.1)
+    saved = torch.load(narrow.folder / "checkpoint_last.pt")
+    assert {values.dtype for values in saved["model"].values()} == {torch.float32}
+    for name, values in saved["model"].items():
+        assert not torch.equal(values, values.bfloat16().float()), name  # nothing was rounded away
+    assert saved["optimizer_history"][-1]["optimizer_name"] == "FairseqAdam"
+
+
+def test_resumed_training_in_bfloat16_equals_uninterrupted_training(corpus, trained_in_bfloat16, tmp_path):
+    """Parameters and moments, bit for bit."""
+    whole = trained_in_bfloat16("gru_rnnsearch")
+    shutil.copy(whole.folder / "checkpoint1.pt", tmp_path / "checkpoint_last.pt")
+    flags = (*quick_learner("gru_rnnsearch"), "--dropout", "0.1", "--bf16", "--max-epoch", 2)
+    resumed = train(tmp_path, corpus.data, *flags)
+    assert resumed.statistic("train", "loss") == whole.statistic("train", "loss")[1:2]
+    expected, found = (torch.load(folder / "checkpoint2.pt") for folder in (whole.folder, tmp_path))
+    for name, value in expected["model"].items():
+        assert torch.equal(found["model"][name], value), name
+    for number, moment in expected["last_optimizer_state"]["state"].items():
+        for name in ("exp_avg", "exp_avg_sq"):
+            assert torch.equal(found["last_optimizer_state"]["state"][number][name], moment[name])
+
+
+@pytest.mark.parametrize("after", [(), ("--bf16",)], ids=["float32", "bfloat16"])
+def test_training_goes_on_in_the_other_precision_with_its_moments(
+    corpus, trained, trained_in_bfloat16, tmp_path, after
+):
+    before, whole = (trained if after else trained_in_bfloat16), (trained_in_bfloat16 if after else trained)
+    shutil.copy(before("gru_rnnsearch").folder / "checkpoint2.pt", tmp_path / "checkpoint_last.pt")
+    flags = (*quick_learner("gru_rnnsearch"), "--dropout", "0.1", "--max-epoch", 3)
+    resumed = train(tmp_path, corpus.data, *flags, *after)
+    assert f"Loaded checkpoint {tmp_path / 'checkpoint_last.pt'}" in resumed.output
+    expected = whole("gru_rnnsearch").statistic("train", "loss")[2]
+    assert resumed.statistic("train", "loss") == pytest.approx([expected], rel=0.1)
+    first, found = (torch.load(folder / "checkpoint3.pt") for folder in (before("gru_rnnsearch").folder, tmp_path))
+    for number, moment in first["last_optimizer_state"]["state"].items():  # as far on as one that did not change
+        assert found["last_optimizer_state"]["state"][number]["step"] == moment["step"]
+
+
+def test_an_optimizer_of_fp16_is_refused_by_bf16_in_one_line(corpus, trained, tmp_path):
+    state = torch.load(trained("gru_rnnsearch").folder / "checkpoint1.pt")
+    state["last_optimizer_state"]["loss_scale"] = 128.0
+    state["optimizer_history"][-1]["optimizer_name"] = "FP16Optimizer"
+    torch.save(state, tmp_path / "checkpoint_last.pt")
+    settings = ("--optimizer", "adam", "--max-tokens", 500, "--bf16", "--save-dir", tmp_path, "--max-epoch", 2)
+    model = tiny_model("gru_rnnsearch")
+    output = run("train", corpus.data, *USER_DIR, *model, *settings, cwd=tmp_path, fails=True)
+    assert error_message(output).startswith("ValueError: the checkpoint's optimizer is one of --fp16")
+    assert "--reset-optimizer" in error_message(output)
+    run("train", corpus.data, *USER_DIR, *model, *settings, "--reset-optimizer", cwd=tmp_path)
+
+
+def assert_close_translations(narrow: dict, wide: dict) -> None:
+    """In bfloat16, close to float32: scores are other ones, but where the words are the same they are near."""
+    assert sorted(narrow) == sorted(wide)
+    same = [number for number in wide if narrow[number].best.words == wide[number].best.words]
+    assert len(same) > len(wide) / 2
+    scores = [(narrow[number].best.score, wide[number].best.score) for number in same]
+    assert sum(one != other for one, other in scores) > len(same) / 2
+    for one, other in scores:
+        assert one == pytest.approx(other, abs=0.1)
+
+
+@pytest.mark.parametrize("architecture", BFLOAT16)
+def test_models_of_both_precisions_translate_in_both(corpus, trained, trained_in_bfloat16, architecture, tmp_path):
+    for training in (trained(architecture), trained_in_bfloat16(architecture)):
+        settings = (corpus.data, *USER_DIR, "--path", training.folder / "checkpoint_last.pt")
+        wide, narrow = (translations(run("generate", *settings, *flag, cwd=tmp_path)) for flag in ((), ("--bf16",)))
+        assert_close_translations(narrow, wide)
+        for sentence in narrow.values():  # sums of words are not rounded to bfloat16
+            assert sentence.best.score == pytest.approx(mean(sentence.best.word_scores), abs=TOLERANCE)
+        lines = "".join(f"{' '.join(wide[number].source)}\n" for number in sorted(wide))
+        together = ("--bf16", "--buffer-size", 50, "--batch-size", 50)
+        output = run("interactive", *settings, *together, cwd=tmp_path, stdin=lines)
+        assert_close_translations(translations(output), wide)
+
+
+def test_scores_of_references_in_bfloat16_are_close(generated):
+    """Of an ensemble, too."""
+    for names in ("gru_rnnsearch", "gru_rnnsearch:lstm_luong_attention"):
+        wide, narrow = (generated(names, "--score-reference", *flag) for flag in ((), ("--bf16",)))
+        assert_close_translations(narrow, wide)
+
+
+def test_validation_in_bfloat16_finds_nearly_the_loss_of_float32(corpus, trained, tmp_path):
+    path = trained("gru_rnnsearch").folder / "checkpoint_last.pt"
+    flags = ("--task", "translation", "--path", path, "--max-tokens", 500, "--log-format", "json")
+    wide, narrow = (
+        Training(tmp_path, run("validate", corpus.data, *USER_DIR, *flags, *flag, cwd=tmp_path)).statistic(
+            "valid", "loss"
+        )
+        for flag in ((), ("--bf16",))
+    )
+    assert narrow != wide
+    assert narrow == pytest.approx(wide, abs=0.05)
+
+
+def test_python_loads_models_in_bfloat16_when_asked(corpus, trained_in_bfloat16):
+    folder = str(trained_in_bfloat16("gru_rnnsearch").folder)
+    for asked, precision in (({}, torch.float32), ({"bf16": True}, torch.bfloat16)):
+        model = ARCHITECTURES["gru_rnnsearch"].from_pretrained(folder, "checkpoint_last.pt", str(corpus.data), **asked)
+        assert {parameter.dtype for parameter in model.models.parameters()} == {precision}
+        assert model.translate(["the dog"])[0]
+
+
 def test_hydra_trains_from_a_yaml_file_in_bfloat16_and_generate_reads_its_checkpoint(corpus, tmp_path):
     sizes = "".join(f"  {name}: {size}\n" for name, size in tiny_sizes("lstm_luong_attention").items())
     config = f"""\
@@ -172,8 +302,7 @@ model:
     run("hydra_train", "--config-dir", tmp_path, "--config-name", "tiny", cwd=tmp_path)
 
     checkpoint = tmp_path / "checkpoints" / "checkpoint_best.pt"
-    weight = parameters(checkpoint)["decoder.network.attention.source_projection.weight"]
-    assert torch.equal(weight, weight.bfloat16().float())
+    assert torch.load(checkpoint)["cfg"]["common"]["bf16"]
     found = translations(run("generate", corpus.data, *USER_DIR, "--path", checkpoint, cwd=tmp_path))
     assert sorted(found) == list(range(SUBSETS["test"]))
 
@@ -454,7 +583,7 @@ def test_a_checkpoint_that_runs_code_is_refused(corpus, tmp_path):
         (["--decoder-hidden-size", "48"], ["--encoder-hidden-size (16", "--decoder-hidden-size (48"]),
         (["--encoder-layers", "2"], ["--encoder-layers (2", "--decoder-layers (1"]),
         (["--dropout", "1.5"], ["--dropout is 1.5"]),
-        (["--fp16", "--cpu"], ["--fp16 wants a GPU; leave it out"]),
+        (["--fp16", "--cpu"], ["--fp16 wants a GPU; leave it out, or train in bfloat16 with --bf16"]),
     ],
     ids=["widths", "layers", "dropout", "fp16"],
 )

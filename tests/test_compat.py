@@ -6,7 +6,7 @@ import os
 import numpy as np
 import pytest
 import torch
-from fairseq import checkpoint_utils
+from fairseq import checkpoint_utils, options
 from fairseq.data import data_utils
 
 from fairseq_attn_zoo import compat
@@ -93,3 +93,35 @@ def test_a_flag_that_is_newer_than_the_checkpoint_can_be_overridden(tmp_path):
     found = checkpoint_utils.load_checkpoint_to_cpu(str(path), overrides)["cfg"]
     assert found.model == {"_name": "gru_rnnsearch", "dropout": 0.2, "compile_decoder": True}
     assert found.task.data == "there"
+
+
+def parsed(*flags: str) -> argparse.Namespace:
+    return options.parse_args_and_arch(options.get_training_parser(), ["data", "--optimizer", "adam", *flags])
+
+
+@pytest.mark.parametrize(
+    "flags, bf16, tpu",
+    [
+        ([], False, False),
+        (["--bf16"], True, False),
+        (["--memory-efficient-bf16"], True, False),
+        (["--tpu"], False, True),
+        (["--bf16", "--tpu"], True, True),
+    ],
+    ids=["neither", "bf16", "memory-efficient", "tpu", "both"],
+)
+def test_a_tpu_is_asked_for_with_its_own_flag(flags, bf16, tpu):
+    args = parsed(*flags)
+    assert (args.bf16, args.tpu) == (bf16, tpu)
+
+
+def test_two_half_precisions_are_refused_in_one_line():
+    with pytest.raises(ValueError, match="--bf16 and --fp16 are two precisions; leave one of them out"):
+        parsed("--bf16", "--memory-efficient-fp16")
+
+
+def test_the_help_of_bf16_promises_no_tpu():
+    (explained,) = (
+        action.help for action in options.get_training_parser()._actions if "--bf16" in action.option_strings
+    )
+    assert "bfloat16" in explained and "tpu" not in explained

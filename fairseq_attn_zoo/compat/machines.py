@@ -68,9 +68,7 @@ def refuse_fp16_without_a_gpu() -> None:
     @functools.wraps(original)
     def build_optimizer(cls, cfg, params, **kwargs):
         if cfg.common.fp16 and (cfg.common.cpu or not torch.cuda.is_available()):
-            raise ValueError(
-                "--fp16 wants a GPU; leave it out, or train in bfloat16 with fairseq-hydra-train common.bf16=true"
-            )
+            raise ValueError("--fp16 wants a GPU; leave it out, or train in bfloat16 with --bf16")
         return original(cfg, params, **kwargs)
 
     build_optimizer.wants_a_gpu = True
