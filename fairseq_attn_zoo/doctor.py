@@ -31,6 +31,7 @@ def checks(user_dir: str | None = None) -> Iterator[Check]:
     if user_dir is not None:
         yield user_dir_check(user_dir)
     yield device()
+    yield bfloat16()
 
 
 def versions() -> Iterator[Check]:
@@ -96,3 +97,29 @@ def device() -> Check:
     if built is None:
         return Check(True, f"CPU with {torch.get_num_threads()} threads; this PyTorch was built without CUDA")
     return Check(True, f"CPU with {torch.get_num_threads()} threads; PyTorch has CUDA {built} but sees no GPU")
+
+
+# Flags of /proc/cpuinfo, the fastest first -> what the instructions are called.
+BFLOAT16_FLAGS = {"amx_bf16": "AMX", "avx512_bf16": "AVX512-BF16", "bf16": "Arm's BF16"}
+PROCESSOR = Path("/proc/cpuinfo")
+
+
+def bfloat16() -> Check:
+    """Whether products of bfloat16 are made in hardware here, and so whether ``--bf16`` can be faster."""
+    import torch
+
+    if torch.cuda.is_available():
+        major, minor = torch.cuda.get_device_capability()
+        unit, hardware = f"this GPU (compute capability {major}.{minor})", "tensor cores" if major >= 8 else None
+    else:
+        unit = "this processor"
+        try:
+            flags = set(PROCESSOR.read_text(encoding="utf-8", errors="replace").split())
+        except OSError:
+            return Check(
+                True, f"bfloat16: {PROCESSOR} does not say whether {unit} multiplies it; time --bf16 before use"
+            )
+        hardware = next((name for flag, name in BFLOAT16_FLAGS.items() if flag in flags), None)
+    if hardware is None:
+        return Check(True, f"bfloat16: {unit} does not multiply it in hardware; leave --bf16 out, it would be slower")
+    return Check(True, f"bfloat16: {unit} multiplies it in hardware ({hardware}); --bf16 may be faster, time both")

@@ -96,7 +96,8 @@ def test_a_flag_that_is_newer_than_the_checkpoint_can_be_overridden(tmp_path):
 
 
 def parsed(*flags: str) -> argparse.Namespace:
-    return options.parse_args_and_arch(options.get_training_parser(), ["data", "--optimizer", "adam", *flags])
+    flags = ("data", "--arch", "gru_rnnsearch", "--optimizer", "adam", *flags)
+    return options.parse_args_and_arch(options.get_training_parser(), list(flags))
 
 
 @pytest.mark.parametrize(

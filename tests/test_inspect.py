@@ -11,6 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from zoo import dictionary, random_batch, tiny_model, variant_name, variants
 
+from fairseq_attn_zoo import doctor
 from fairseq_attn_zoo.cli import main, read_lexicon, without_unknown
 from fairseq_attn_zoo.inspect.trace import Trace
 from fairseq_attn_zoo.inspect.translator import Hypothesis, Search, TextPipeline, Translator
@@ -181,6 +182,37 @@ def test_translations_and_scores_are_those_of_fairseq_generate(command, corpus, 
             assert float(score) == pytest.approx(hypothesis.score, abs=1e-3)
 
 
+def test_commands_in_bfloat16_are_close_to_float32(corpus, trained, pieces, tmp_path):
+    """Of a model that knows where to look: between weights that are nearly equal, rounding decides."""
+    model = ("--path", trained("lstm_luong_attention").best, "--cpu", "--input", pieces / "test.en")
+    forced = ("--target", pieces / "test.ja")
+    scored, links, traces = [], [], []
+    for asked in ([], ["--bf16"]):
+        folder = tmp_path / f"traces{''.join(asked)}"
+        commands = {
+            "translate": ("--scores", "--max-len-b", 30, "--output", tmp_path / "translations"),
+            "align": (*forced, "--output", tmp_path / "links"),
+            "trace": (*forced, "--folder", folder, "--output", tmp_path / "names"),
+        }
+        for name, flags in commands.items():
+            assert main([name, *map(str, (*model, *flags)), *asked]) == 0
+        scored.append([line.split("\t") for line in read_lines(tmp_path / "translations")])
+        links.append([set(line.split()) for line in read_lines(tmp_path / "links")])
+        traces.append([Trace.load(path) for path in sorted(folder.glob("*.npz"))])
+
+    pairs = zip(*scored, strict=True)
+    same = [(float(one), float(other)) for (one, text), (other, words) in pairs if text == words]
+    assert len(same) > len(scored[0]) / 2
+    assert any(one != other for one, other in same)
+    assert all(one == pytest.approx(other, abs=0.1) for one, other in same)
+    shared = sum(len(one & other) for one, other in zip(*links, strict=True))
+    assert shared > 0.9 * sum(map(len, links[0]))
+    for one, other in zip(*traces, strict=True):
+        np.testing.assert_allclose(other.alignment, one.alignment, rtol=0, atol=0.05)
+        assert one.score == pytest.approx(other.score, abs=0.1)
+        assert one.score != other.score
+
+
 def test_as_many_lines_come_out_as_go_in_and_in_order(command, pieces, tmp_path, monkeypatch, capsys):
     lines = read_lines(pieces / "test.en")[:6]
     alone = tmp_path / "alone"
@@ -345,11 +377,39 @@ def test_the_doctor_finds_the_package_and_what_is_wrong(capsys, tmp_path, monkey
     assert main(["doctor"]) == 0
     healthy = capsys.readouterr().out
     assert "keep_last_batch" in healthy and "lstm_cky_attention" in healthy
+    assert healthy.count(" bfloat16: this ") == 1
     monkeypatch.chdir(tmp_path)
     assert main(["doctor", "--user-dir", "no_such_folder"]) == 1
     sick = capsys.readouterr().out
     assert "PROBLEM --user-dir no_such_folder: no package there" in sick
     assert sick.endswith("1 problem\n")
+
+
+@pytest.mark.parametrize(
+    "flags, said",
+    [
+        ("flags : sse2 avx512_bf16 amx_bf16 amx_tile", "this processor multiplies it in hardware (AMX); --bf16 may be"),
+        ("flags : sse2 avx512_bf16", "in hardware (AVX512-BF16)"),
+        ("Features : fp asimd bf16", "in hardware (Arm's BF16)"),
+        ("flags : sse2 avx512f", "does not multiply it in hardware; leave --bf16 out"),
+        (None, "does not say whether this processor multiplies it"),
+    ],
+    ids=["amx", "avx512", "arm", "none", "unknown"],
+)
+def test_the_doctor_knows_processors_that_multiply_bfloat16(monkeypatch, tmp_path, flags, said):
+    if flags is not None:
+        (tmp_path / "cpuinfo").write_text(f"processor : 0\n{flags}\n")
+    monkeypatch.setattr(doctor, "PROCESSOR", tmp_path / "cpuinfo")
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    check = doctor.bfloat16()
+    assert check.ok and said in check.what and "\n" not in check.what
+
+
+@pytest.mark.parametrize("capability, said", [((7, 5), "does not multiply"), ((8, 0), "multiplies it in hardware")])
+def test_the_doctor_knows_gpus_that_multiply_bfloat16(monkeypatch, capability, said):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda: capability)
+    assert f"{capability[0]}.{capability[1]}) {said}" in doctor.bfloat16().what
 
 
 def test_every_command_explains_itself(capsys):

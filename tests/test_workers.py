@@ -72,6 +72,15 @@ def test_torchrun_stops_and_goes_on_like_one_process_with_larger_batches(corpus,
         torch.testing.assert_close(values, alone[name], rtol=0, atol=1e-5)
 
 
+def test_torchrun_trains_in_bfloat16(corpus, alone, tmp_path):
+    two_processes("-m", "fairseq_cli.train", *flags(corpus, tmp_path), "--bf16", cwd=tmp_path)
+    found = parameters(tmp_path)
+    assert {values.dtype for values in found.values()} == {torch.float32}
+    narrow, wide = (torch.cat([values.flatten() for values in model.values()]) for model in (found, alone))
+    assert not torch.equal(narrow, wide)
+    assert torch.cosine_similarity(narrow, wide, dim=0) > 0.98
+
+
 def test_spawned_workers_load_the_same_data(corpus, alone, tmp_path):
     arguments = (*flags(corpus, tmp_path), "--update-freq", 2, "--num-workers", 2)
     python(HERE / "programs/spawning_train.py", *arguments, cwd=tmp_path)

@@ -168,6 +168,7 @@ class Translator:
         search: Search | None = None,
         overrides: dict[str, Any] | None = None,
         cpu: bool = False,
+        bf16: bool = False,
     ) -> "Translator":
         """Load checkpoints of this package, or of fairseq's other recurrent models.
 
@@ -178,6 +179,7 @@ class Translator:
             search: settings of the beam search
             overrides: of the model, as ``--model-overrides``
             cpu: stay off the GPU
+            bf16: compute in bfloat16, whatever the training computed in; scores stay in float32
 
         Raises:
             ValueError: if a checkpoint is missing, is refused or does not fit the dictionaries
@@ -186,7 +188,7 @@ class Translator:
         for one in paths:
             if not Path(one).is_file():
                 raise ValueError(f"there is no checkpoint {one}; fairseq-train writes them into --save-dir")
-        overrides = dict(overrides or {})
+        overrides = {"bf16": bf16, **(overrides or {})}  # see compat.translate_in_bfloat16
         if data is not None:
             if not Path(data).is_dir():
                 raise ValueError(f"there is no folder {data}; it is the one that fairseq-preprocess wrote")
