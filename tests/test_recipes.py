@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -132,6 +133,8 @@ def test_quickstart_scores_aligns_and_draws_and_goes_on_where_it_stopped(tmp_pat
     first, again = run(quickstart), run(quickstart)
     assert first.returncode == 0, first.stdout + first.stderr
     assert "BLEU = " in first.stdout and "tok:none" in first.stdout and "AER 0." in first.stdout
+    printed = re.search(r"BLEU = ([0-9.]+) ", first.stdout)
+    assert f"BLEU     {printed[1]}\n" in first.stdout
     (picture,) = tmp_path.glob("gru_rnnsearch-*/attention.svg")
     assert str(picture) in first.stdout and "<svg" in picture.read_text(encoding="utf-8")
     assert picture.with_suffix(".png").read_bytes().startswith(b"\x89PNG")

@@ -236,6 +236,21 @@ def test_a_better_system_is_significant_and_an_equal_one_is_not():
     assert results[1]["p"] < 0.01 and results[4]["p"] == 1.0
 
 
+def test_systems_that_say_nothing_right_differ_by_nothing():
+    """Their scores come from the smoothing alone, and the same in every resample: no chance makes their difference larger."""
+    references = [f"the {n} dogs saw a {n + 1} cat in the garden" for n in range(60)]
+    one, as_good, longer = (["the x y z"] * 60, ["the p q r"] * 60, ["the p q r s"] * 60)
+    assert paired_bootstrap(one, {"as good": as_good, "longer": longer}, references) == {"as good": 1.0, "longer": 1.0}
+    assert paired_bootstrap(one, {"right": references}, references)["right"] < 0.01
+
+
+def test_the_help_names_every_recipe():
+    finished = subprocess.run(
+        [sys.executable, str(EXAMPLES / "reproduce"), "--help"], capture_output=True, encoding="utf-8", check=True
+    )
+    assert all(paper in finished.stdout for paper in PAPERS)
+
+
 def test_a_row_shows_mean_and_spread_over_seeds_and_simons_grid_stands_apart():
     recipe = read_recipe("simon2017")
     results = [

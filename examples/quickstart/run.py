@@ -90,12 +90,16 @@ def run(arguments: argparse.Namespace) -> None:
 
         import fairseq_attn_zoo.inspect.plot  # noqa: F401  (what is missing shall be said now, not after the training)
         from fairseq_attn_zoo.inspect import alignment_error_rate, parse_alignment, read_alignments
+        from fairseq_attn_zoo.machine import busy_warning, threads
         from fairseq_attn_zoo.models import ARCHITECTURES
     except ImportError as error:
         raise StepFailed(f"{error}; install the package and what it needs first: pip install {ROOT}") from error
     if arguments.arch not in ARCHITECTURES:
         raise StepFailed(f"no architecture {arguments.arch!r}; there are {', '.join(sorted(ARCHITECTURES))}")
     device = ["--cpu"] if arguments.cpu or not torch.cuda.is_available() else []
+    busy = busy_warning(threads())
+    if busy is not None:
+        print(f"quickstart: {busy}", file=sys.stderr, flush=True)
 
     announce(1, f"corpus: {arguments.train} + {arguments.valid} + {arguments.test} sentences from the grammar")
     corpus = write_corpus(arguments)
@@ -112,7 +116,7 @@ def run(arguments: argparse.Namespace) -> None:
     announce(5, "scores")
     references = read_tokens(corpus / f"test.{TARGET}")
     bleu = print_bleu(hypotheses.texts, references)
-    summary = [f"BLEU     {bleu:.1f}"]
+    summary = [f"BLEU     {bleu:.2f}"]  # as sacreBLEU prints it: 99.85 with one digit would be another number
     if attends:
         # The gold links are between the source and the reference, so the model is led through the reference word by
         # word (forced decoding) instead of being asked about its own translation.

@@ -56,7 +56,7 @@ def main() -> int:
 def parse_arguments() -> argparse.Namespace:
     lines = (__doc__ or "").splitlines()
     parser = argparse.ArgumentParser(prog="python examples/reproduce", description=lines[0])
-    parser.add_argument("recipe", nargs="?", help=f"{', '.join(recipe_names())}, or a .yaml file")
+    parser.add_argument("recipe", nargs="?", help=f"{', '.join(recipe_names())}, or a .yaml file of your own")
     parser.add_argument(
         "--data", type=Path, help="folder of a tokenised parallel corpus (default: what the recipe downloads or makes)"
     )
@@ -117,6 +117,8 @@ def reproduce(arguments: argparse.Namespace) -> int:
     # PyTorch and fairseq take seconds to import; what is wrong with the arguments has been said by now.
     import torch
 
+    from fairseq_attn_zoo.machine import busy_warning, threads
+
     if arguments.jobs > 1:
         os.environ.setdefault("OMP_NUM_THREADS", str(max(1, (os.cpu_count() or 1) // arguments.jobs)))
     device = ["--cpu"] if arguments.cpu or not torch.cuda.is_available() else []
@@ -124,6 +126,9 @@ def reproduce(arguments: argparse.Namespace) -> int:
         make_table(recipe, systems, gold, arguments, bool(known))
         for recipe, systems in zip(recipes, chosen, strict=True)
     ]
+    busy = busy_warning(threads(), arguments.jobs)
+    if busy is not None:
+        print(f"reproduce: {busy}", file=sys.stderr, flush=True)
     failures: list[str] = []
     for table in tables:
         results: list[dict[str, Any]] = []
