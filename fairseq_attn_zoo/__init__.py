@@ -1,39 +1,57 @@
 """Attention mechanisms for recurrent translation models, as architectures of fairseq.
 
-``--user-dir fairseq_attn_zoo`` imports this package once, which mends what today's Python and PyTorch need of fairseq
-(:mod:`.compat`) and registers the architectures (:mod:`.models`) and a criterion (:mod:`.criterion`); nothing else
-happens. Where fairseq is not installed, the parts that need only PyTorch (:mod:`.attention`, :mod:`.cells`,
-:mod:`.dropout`, :mod:`.encoders`, :mod:`.decoders`, :mod:`.chart`, :mod:`.loss`) can be imported all the same.
+``--user-dir fairseq_attn_zoo`` imports this package, and with it :mod:`.models`, which mends what today's Python and PyTorch
+need of fairseq (:mod:`.compat`) and registers the architectures and a criterion (:mod:`.criterion`). ``import
+fairseq_attn_zoo`` does the same as soon as fairseq is imported, before it or after it. What needs neither fairseq nor
+PyTorch (the command line, the grammar) imports neither; :mod:`.attention`, :mod:`.cells`, :mod:`.dropout`,
+:mod:`.encoders`, :mod:`.decoders`, :mod:`.chart` and :mod:`.loss` need PyTorch only.
 
 Raises:
-    ImportError: if Python or PyTorch is too old, or fairseq is there but cannot be imported; one line says what to do
+    ImportError: if Python is too old
 """
 
 import sys
-from importlib.util import find_spec
-
-import torch
+from importlib import import_module
 
 __version__ = "0.1.0"
 
 if sys.version_info < (3, 10):  # noqa: UP036 - a checkout named by --user-dir was not installed by pip
     raise ImportError("fairseq_attn_zoo wants Python 3.10 or later; this is " + sys.version.split()[0])
 
-if torch.__version__ < "2.6":
-    raise ImportError(f"fairseq_attn_zoo wants PyTorch 2.6 or later; this is {torch.__version__}")
 
-if find_spec("fairseq") is not None:
-    try:
-        import fairseq  # noqa: F401
-    except Exception as error:
-        raise ImportError(
-            f"fairseq is installed but cannot be imported ({type(error).__name__}: {str(error).partition(chr(10))[0]}); "
-            "fairseq_attn_zoo is tested with fairseq-fixed 0.12.3.1, hydra-core 1.3.2 and omegaconf 2.3.0: "
-            "pip install them, then ask 'python -m pip check'"
-        ) from None
+class RegisterAfterFairseq:
+    """A finder for ``sys.meta_path``: fairseq is found as without it, and once it is imported :mod:`.models` is too.
 
-    from . import compat
+    Importing fairseq takes seconds, so that the package does not do it by itself. But whoever has both shall have the
+    architectures and the patches, in whichever order they were imported.
+    """
 
-    compat.apply()
+    @classmethod
+    def find_spec(cls, name, path=None, target=None):
+        if name != "fairseq":
+            return None
+        others = (finder for finder in sys.meta_path if finder is not cls)
+        spec = next(filter(None, (finder.find_spec(name, path, target) for finder in others)), None)
+        if spec is not None and spec.loader is not None:
+            execute = spec.loader.exec_module
 
-    from . import criterion, models  # noqa: F401
+            def exec_module(module):
+                execute(module)
+                sys.meta_path.remove(cls)
+                import_module(".models", __name__)
+
+            spec.loader.exec_module = exec_module
+        return spec
+
+
+def __getattr__(name: str):
+    """``fairseq_attn_zoo.models`` and its like without an import of their own."""
+    if name in ("compat", "criterion", "models"):
+        return import_module(f".{name}", __name__)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+if "fairseq" in sys.modules:
+    from . import models  # noqa: F401
+else:
+    sys.meta_path.insert(0, RegisterAfterFairseq)

@@ -1,30 +1,39 @@
 """The command line of the package: translate, trace, plot, align, aer, doctor.
 
-The package itself imports fairseq where it is installed; what only some commands need is imported by these.
+Nothing here is imported before a command needs it: ``--help`` answers at once, while PyTorch and fairseq take seconds.
 """
 
 import argparse
+import math
+import os
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import IO
 
-from .inspect.alignment import alignment_error_rate, read_alignments
-from .inspect.subwords import SCHEMES, join_subwords, links_of, word_weights
+from .console import run_command
+from .files import Files, written_aside, written_lines
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Run a command; ``arguments`` default to those of the process. Returns the exit status."""
-    parser = build_parser()
-    options = parser.parse_args(arguments)
-    try:
-        return options.run(options) or 0
-    except (ValueError, OSError) as error:
-        print(f"fairseq-attn-zoo {options.command}: {error}", file=sys.stderr)
-        return 2
-    except KeyboardInterrupt:
-        return 130
+    options = build_parser().parse_args(arguments)
+
+    def run() -> int | None:
+        if sys.stdout is None and getattr(options, "output", None) is None:
+            raise ValueError("standard output is closed")
+        return options.run(options)
+
+    return run_command(f"fairseq-attn-zoo {options.command}", run)
+
+
+class HelpFormatter(argparse.HelpFormatter):
+    """Adds the default to what a flag's help says, where there is one to tell."""
+
+    def _get_help_string(self, action: argparse.Action) -> str:
+        nothing = action.default is None or action.default is False or action.default is argparse.SUPPRESS
+        return (action.help or "") + ("" if nothing else " (default: %(default)s)")
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -33,7 +42,7 @@ def build_parser() -> argparse.ArgumentParser:
         description="Ask a trained recurrent translation model: what does it write, and what does it attend to?",
     )
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    defaults = argparse.ArgumentDefaultsHelpFormatter
+    defaults = HelpFormatter
 
     translate = commands.add_parser(
         "translate",
@@ -57,7 +66,10 @@ def build_parser() -> argparse.ArgumentParser:
         "lines 'source target'",
     )
     translate.add_argument(
-        "--buffer-size", type=positive, default=1000, metavar="N", help="lines read before the first answer"
+        "--buffer-size",
+        type=positive,
+        metavar="N",
+        help="lines read before the first answer (default: 1000; 1 on a terminal)",
     )
     translate.set_defaults(run=run_translate)
 
@@ -156,7 +168,7 @@ def add_text(parser: argparse.ArgumentParser) -> None:
 def add_search(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("beam search")
     group.add_argument("--beam", type=positive, default=5, metavar="N", help="hypotheses kept")
-    group.add_argument("--lenpen", type=float, default=1.0, help="scores are divided by length to this power")
+    group.add_argument("--lenpen", type=finite, default=1.0, help="scores are divided by length to this power")
     group.add_argument("--max-len-a", type=not_negative, default=0.0, help="at most a x source words + b words")
     group.add_argument("--max-len-b", type=positive, default=200, help="at most a x source words + b words")
     group.add_argument("--batch-size", type=positive, default=64, metavar="N", help="sentences at once")
@@ -169,9 +181,16 @@ def positive(text: str) -> int:
     return value
 
 
-def not_negative(text: str) -> float:
+def finite(text: str) -> float:
     value = float(text)
-    if not value >= 0:
+    if not math.isfinite(value):
+        raise argparse.ArgumentTypeError(f"{value} is no finite number")
+    return value
+
+
+def not_negative(text: str) -> float:
+    value = finite(text)
+    if value < 0:
         raise argparse.ArgumentTypeError(f"{value} is negative")
     return value
 
@@ -183,12 +202,15 @@ def run_translate(options: argparse.Namespace) -> None:
     if options.nbest > options.beam:
         raise ValueError(f"--nbest {options.nbest} needs a --beam as large; it is {options.beam}")
     lexicon = read_lexicon(options.replace_unk) if options.replace_unk else {}
-    translator = load(options)
+    translator, _ = load(options)
     if options.replace_unk is not None and not translator.has_attention:
         raise ValueError(f"--replace-unk reads attention, which {translator.architecture} does not have; leave it out")
     unknown = translator.task.target_dictionary.unk_string()
+    live = is_terminal(options.input)
     with lines_in(options.input) as lines, output(options.output) as file:
-        for hypotheses in translator.translate(lines, options.buffer_size, report):
+        if live:
+            lines = prompted(lines, translator, options.bpe)
+        for hypotheses in translator.translate(lines, options.buffer_size or (1 if live else 1000), report):
             for place in range(options.nbest):
                 score, text = float("-inf"), ""
                 if place < len(hypotheses):
@@ -201,12 +223,36 @@ def run_translate(options: argparse.Namespace) -> None:
             file.flush()
 
 
+def prompted(lines: Iterable[str], translator, bpe: str | None) -> Iterator[str]:
+    """The lines of a terminal, each asked for; standard error names the words of each that the model does not know."""
+    from .inspect.subwords import join_subwords
+
+    def prompt() -> None:
+        print("> ", end="", file=sys.stderr, flush=True)
+
+    print("a sentence a line; Ctrl-D ends", file=sys.stderr)
+    prompt()
+    for line in lines:
+        tokens, known = translator.known_tokens(line)
+        words = join_subwords(tokens, scheme_of(bpe))
+        unknown = {
+            words.texts[word]: None for word, is_known in zip(words.of_subword, known, strict=True) if not is_known
+        }
+        if unknown:
+            print(f"not known to the model: {', '.join(unknown)}", file=sys.stderr)
+        yield line
+        prompt()
+    print(file=sys.stderr)
+
+
 def report(message: str) -> None:
     print(f"fairseq-attn-zoo translate: {message}; its line stays empty", file=sys.stderr)
 
 
 def without_unknown(found, unknown: str, lexicon: dict[str, str], scheme: str | None = None) -> list[str]:
     """The tokens of a hypothesis, each unknown one replaced through the source word with its largest weight."""
+    from .inspect.subwords import join_subwords
+
     source = join_subwords(found.source, scheme)
     words = []
     for place, token in enumerate(found.tokens):
@@ -219,6 +265,8 @@ def without_unknown(found, unknown: str, lexicon: dict[str, str], scheme: str | 
 
 def scheme_of(bpe: str | None) -> str | None:
     """How the subwords of ``--bpe`` are written; None where it is not known."""
+    from .inspect.subwords import SCHEMES
+
     return {"fastbpe": "subword_nmt"}.get(bpe or "", bpe if bpe in SCHEMES else None)
 
 
@@ -234,20 +282,27 @@ def read_lexicon(path: str) -> dict[str, str]:
 
 
 def run_trace(options: argparse.Namespace) -> None:
-    translator = load(options)
+    translator, files = load(options)
     sentences, traces = read_traces(options, translator)
     options.folder.mkdir(parents=True, exist_ok=True)
     digits = max(4, len(str(sentences)))
-    with (options.folder / "alignments.nematus").open("w", encoding="utf-8") as file, output(options.output) as names:
-        for number, trace in enumerate(traces):
+    stems = [options.folder / f"{number:0{digits}d}" for number in range(sentences)]
+    matrices = options.folder / "alignments.nematus"
+    for path in (matrices, *(stem.with_suffix(ending) for stem in stems for ending in (".npz", ".json"))):
+        files.writes(str(path), path)
+    with written_lines(matrices) as file, output(options.output) as names:
+        for number, (stem, trace) in enumerate(zip(stems, traces, strict=True)):
             for ending in (".npz", ".json"):
-                path = trace.save(options.folder / f"{number:0{digits}d}{ending}")
+                with written_aside(stem.with_suffix(ending), ending) as aside:
+                    trace.save(aside)
             print(trace.nematus(number), file=file)
-            print(path.with_suffix(""), " ".join(trace.target[:-1]), sep="\t", file=names)
+            print(stem, " ".join(trace.target[:-1]), sep="\t", file=names)
 
 
 def read_traces(options: argparse.Namespace, translator) -> tuple[int, Iterator]:
     """How many sentences there are, and their traces. What is wrong is said here, before a file is opened for writing."""
+    if is_terminal(options.input):
+        print("a sentence a line; Ctrl-D ends the text", file=sys.stderr)
     with lines_in(options.input) as lines:
         sentences = list(lines)
     targets = None if options.target is None else read_lines(options.target)
@@ -258,28 +313,42 @@ def run_plot(options: argparse.Namespace) -> None:
     from .inspect.plot import figures, page, save_chart
     from .inspect.trace import Trace
 
+    files = Files()
+    for path in options.traces:
+        files.reads(str(path), path)
     stems = [path.stem for path in options.traces]
     twice = sorted({stem for stem in stems if stems.count(stem) > 1})
     if twice:
         raise ValueError(f"two traces are named {twice[0]}, and so would be their figures; draw them into two folders")
+    options.folder.mkdir(parents=True, exist_ok=True)
+
+    def save(chart, name: str) -> None:
+        target = options.folder / name
+        files.writes(str(target), target)
+        with written_aside(target, target.suffix) as aside:
+            save_chart(chart, aside)
+        print(target)
+
     for path in options.traces:
         trace = Trace.load(path)
-        for ending in options.format:
+        for ending in dict.fromkeys(options.format):
             try:
                 charts = {"": page(trace)} if ending == "html" else figures(trace)
             except ValueError as error:
                 raise ValueError(f"{path}: {error}") from None
             for name, chart in charts.items():
-                print(save_chart(chart, options.folder / f"{'-'.join(filter(None, (path.stem, name)))}.{ending}"))
+                save(chart, f"{'-'.join(filter(None, (path.stem, name)))}.{ending}")
 
 
 def run_align(options: argparse.Namespace) -> None:
+    from .inspect.subwords import SCHEMES, join_subwords, links_of, word_weights
+
     scheme = scheme_of(options.bpe)
     if options.bpe is not None and scheme is None:
         raise ValueError(
             f"the words of --bpe {options.bpe} cannot be told; align knows {', '.join(SCHEMES)} and fastbpe"
         )
-    translator = load(options)
+    translator, _ = load(options)
     _, traces = read_traces(options, translator)
     with ExitStack() as files:
         file = files.enter_context(output(options.output))
@@ -294,6 +363,8 @@ def run_align(options: argparse.Namespace) -> None:
 
 
 def run_aer(options: argparse.Namespace) -> None:
+    from .inspect.alignment import alignment_error_rate, read_alignments
+
     predicted = read_alignments(options.predicted, one_based=options.predicted_from_1)
     gold = read_alignments(options.gold, one_based=options.gold_from_1)
     score = alignment_error_rate([sentence.possible for sentence in predicted], gold)
@@ -317,22 +388,25 @@ def run_doctor(options: argparse.Namespace) -> int:
 
 
 def load(options: argparse.Namespace):
-    """The translator that the options name."""
+    """The translator that the options name, and the command's files, in which what it reads cannot be written over."""
     import ast
     import logging
     import warnings
 
-    logging.disable(logging.INFO)  # fairseq's log would stand among the translations
-    warnings.simplefilter("ignore", FutureWarning)
-    from .inspect.translator import Search, Translator
-
-    keep_inputs(options)
+    files = files_of(options)
     try:
         overrides = ast.literal_eval(options.model_overrides)
-    except (ValueError, SyntaxError):
+    except (ValueError, SyntaxError, RecursionError, MemoryError):
         overrides = None
-    if not isinstance(overrides, dict):
+    if not isinstance(overrides, dict) or not all(isinstance(name, str) for name in overrides):
         raise ValueError(f"--model-overrides {options.model_overrides!r} is no dictionary like {{'source_hops': 3}}")
+
+    logging.disable(logging.INFO)  # fairseq's log would stand among the translations
+    warnings.simplefilter("ignore", FutureWarning)
+    warnings.filterwarnings("ignore", "Detected pickle protocol")  # of a file that is refused in a moment
+    from . import models  # noqa: F401  (says in one line what is wrong with PyTorch or fairseq)
+    from .inspect.translator import Search, Translator
+
     search = Search(
         beam=options.beam,
         nbest=getattr(options, "nbest", 1),
@@ -341,7 +415,7 @@ def load(options: argparse.Namespace):
         max_len_b=options.max_len_b,
         batch_size=options.batch_size,
     )
-    return Translator.load(
+    translator = Translator.load(
         options.path.split(":"),
         options.data,
         tokenizer=options.tokenizer,
@@ -352,15 +426,41 @@ def load(options: argparse.Namespace):
         cpu=options.cpu,
         bf16=options.bf16,
     )
+    for path in translator.files:
+        files.reads(f"{path}, which the model reads", path)
+    return translator, files
 
 
-def keep_inputs(options: argparse.Namespace) -> None:
-    """Refuse to write over what is read."""
-    read = [path for path in (options.input, getattr(options, "target", None)) if path is not None]
+def files_of(options: argparse.Namespace) -> Files:
+    """What the options say that is read and written.
+
+    Raises:
+        ValueError: if an output would write over what is read, or over another
+        OSError: if a text that is read does not exist
+    """
+    files = Files()
+    for path in options.path.split(":"):
+        files.reads(f"--path {path}", path)
+    for flag in ("input", "target", "replace_unk", "bpe_codes"):
+        path = getattr(options, flag, None)
+        if path:
+            if flag != "bpe_codes":  # of which the translator tells more
+                os.stat(path)
+            files.reads(f"--{flag.replace('_', '-')} {path}", path)
+    if options.input is None and sys.stdin is not None:
+        files.reads("the text on standard input", 0)
     for flag in ("output", "translations"):
         path = getattr(options, flag, None)
-        if path is not None and path.exists() and any(one.exists() and path.samefile(one) for one in read):
-            raise ValueError(f"--{flag} {path} would write over the text that is read; name another file")
+        if path is not None:
+            files.writes(f"--{flag} {path}", path)
+        elif flag == "output" and sys.stdout is not None:
+            files.writes("standard output", 1)
+    return files
+
+
+def is_terminal(path: Path | None) -> bool:
+    """Whether the text comes from someone's hand."""
+    return path is None and sys.stdin is not None and sys.stdin.isatty()
 
 
 @contextmanager
@@ -368,8 +468,13 @@ def lines_in(path: Path | None) -> Iterator[Iterable[str]]:
     """The lines of a file or of standard input.
 
     Only a line feed ends a line, bytes that are no UTF-8 become �, and a byte order mark is dropped.
+
+    Raises:
+        ValueError: if standard input is closed
     """
     if path is None:
+        if sys.stdin is None:
+            raise ValueError("standard input is closed; name a text with --input")
         if hasattr(sys.stdin, "reconfigure"):  # not so in a notebook
             sys.stdin.reconfigure(encoding="utf-8-sig", errors="replace", newline="\n")
         yield (line.removesuffix("\n").removesuffix("\r") for line in sys.stdin)
@@ -391,5 +496,5 @@ def output(path: Path | None) -> Iterator[IO[str]]:
             sys.stdout.reconfigure(encoding="utf-8", newline="\n")
         yield sys.stdout
         return
-    with path.open("w", encoding="utf-8", newline="\n") as file:
+    with written_lines(path) as file:
         yield file

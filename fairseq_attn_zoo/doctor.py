@@ -1,10 +1,9 @@
-"""Is everything in place? Versions, fairseq's patches, ``--user-dir``, the GPU."""
+"""Is everything in place? Versions, fairseq's patches, ``--user-dir``, the GPU, and whether the machine is free."""
 
 import platform
 import sys
 from collections.abc import Iterator
 from importlib.metadata import PackageNotFoundError, requires, version
-from importlib.util import find_spec
 from pathlib import Path
 from typing import NamedTuple
 
@@ -23,8 +22,10 @@ def checks(user_dir: str | None = None) -> Iterator[Check]:
     inside = (3, 10) <= sys.version_info[:2] <= (3, 13)
     yield Check(inside, f"Python {platform.python_version()}" + ("" if inside else "; use Python 3.10 to 3.13"))
     yield from versions()
-    if find_spec("fairseq") is None:
-        yield Check(False, "fairseq cannot be imported; pip install fairseq-fixed==0.12.3.1 (takes minutes to compile)")
+    try:
+        from . import compat  # noqa: F401
+    except ImportError as error:
+        yield Check(False, str(error))
         return
     yield from patches()
     yield from architectures()
@@ -32,6 +33,7 @@ def checks(user_dir: str | None = None) -> Iterator[Check]:
         yield user_dir_check(user_dir)
     yield device()
     yield bfloat16()
+    yield busy()
 
 
 def versions() -> Iterator[Check]:
@@ -123,3 +125,12 @@ def bfloat16() -> Check:
     if hardware is None:
         return Check(True, f"bfloat16: {unit} does not multiply it in hardware; leave --bf16 out, it would be slower")
     return Check(True, f"bfloat16: {unit} multiplies it in hardware ({hardware}); --bf16 may be faster, time both")
+
+
+def busy() -> Check:
+    """Whether other processes will be in the way. It is nothing wrong, and may pass."""
+    import torch
+
+    from .machine import busy_warning
+
+    return Check(True, busy_warning(torch.get_num_threads()) or "this machine has cores to spare")

@@ -1,7 +1,9 @@
 """The patches: what fairseq loses or cannot read without them."""
 
 import argparse
+import errno
 import os
+import zipfile
 
 import numpy as np
 import pytest
@@ -10,6 +12,7 @@ from fairseq import checkpoint_utils, options
 from fairseq.data import data_utils
 
 from fairseq_attn_zoo import compat
+from fairseq_attn_zoo.compat.checkpoints import whole_checkpoint
 
 
 @pytest.mark.parametrize("sentences", [1, 7, 8, 50, 53])
@@ -82,6 +85,59 @@ def test_a_checkpoint_that_was_cut_off_is_named(tmp_path, share):
     path.write_bytes(whole[: int(share * len(whole))])
     with pytest.raises(ValueError, match="checkpoint.pt is not a whole checkpoint"):
         checkpoint_utils.load_checkpoint_to_cpu(str(path))
+
+
+def zipped(folder, data: bytes):
+    """A checkpoint whose archive is whole, but not what was pickled into it."""
+    torch.save({"model": {"weight": torch.ones(3)}}, folder / "whole.pt")
+    with zipfile.ZipFile(folder / "whole.pt") as whole, zipfile.ZipFile(folder / "checkpoint.pt", "w") as changed:
+        for name in whole.namelist():
+            changed.writestr(name, data if name.endswith("data.pkl") else whole.read(name))
+
+
+@pytest.mark.parametrize(
+    "content, words",
+    [
+        (b"ein satz\nnoch einer\n", "is no checkpoint but some other file"),
+        (b"(dp0\n.", "is no checkpoint but some other file"),
+        (b"\x7fELF\x02\x01", "is no checkpoint but some other file"),
+        (b"\x80\x02}q\x00.", "is not a whole checkpoint"),
+        (b"\x80\x04\x95\xff", "is not a whole checkpoint"),
+        (b"PK\x03\x04", "is not a whole checkpoint"),
+    ],
+)
+def test_what_is_no_checkpoint_is_called_so(tmp_path, content, words):
+    (tmp_path / "checkpoint.pt").write_bytes(content)
+    with pytest.raises(ValueError, match=rf"{tmp_path}/checkpoint\.pt {words}"):
+        checkpoint_utils.load_checkpoint_to_cpu(str(tmp_path / "checkpoint.pt"))
+
+
+@pytest.mark.parametrize("data", [b"", b".", b"\x80\x02}", b"\x80\x02K\x01K\x02s.", b"\x80\x02h\x07.", b"\xff" * 50])
+def test_a_damaged_pickle_is_named(tmp_path, data):
+    zipped(tmp_path, data)
+    with pytest.raises(ValueError, match=rf"{tmp_path}/checkpoint\.pt is not a whole checkpoint"):
+        checkpoint_utils.load_checkpoint_to_cpu(str(tmp_path / "checkpoint.pt"))
+
+
+@pytest.mark.parametrize("found", [[1, 2], {"weight": torch.ones(2)}, torch.ones(2)])
+def test_a_file_of_pytorch_without_a_model_is_called_so(tmp_path, found):
+    torch.save(found, tmp_path / "checkpoint.pt")
+    with pytest.raises(ValueError, match=r"checkpoint\.pt is no checkpoint of a model"):
+        checkpoint_utils.load_checkpoint_to_cpu(str(tmp_path / "checkpoint.pt"))
+
+
+@pytest.mark.parametrize(
+    "number, advice",
+    [(errno.ENOSPC, "make room"), (errno.EACCES, "make the folder writable"), (errno.EIO, "see to that")],
+)
+def test_the_advice_fits_the_error(tmp_path, number, advice):
+    path = tmp_path / "checkpoint_last.pt"
+    path.write_text("before")
+    said = f"could not be written .*{os.strerror(number)}.*: {advice}, then"
+    with pytest.raises(OSError, match=said) as raised, whole_checkpoint(str(path)):
+        raise OSError(number, os.strerror(number))
+    assert ("make room" in str(raised.value)) == (number == errno.ENOSPC)
+    assert path.read_text() == "before"
 
 
 def test_a_flag_that_is_newer_than_the_checkpoint_can_be_overridden(tmp_path):

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from omegaconf import OmegaConf
 from zoo import SIZES, pad_batch, random_batch, teacher_forced, tiny_config, tiny_model, tiny_task
 
-from fairseq_attn_zoo.config import RecurrentConfig, flag
 from fairseq_attn_zoo.models import ARCHITECTURES
+from fairseq_attn_zoo.models.config import RecurrentConfig, flag
 
 every_architecture = pytest.mark.parametrize("name", sorted(ARCHITECTURES))
 INTEGERS = st.sampled_from([-(2**63), -7, -1, 0, 1, 2, 3, 4, 5, 6, 8, 9, 10**9, 2**63 - 1])

@@ -1,18 +1,28 @@
 """Looking inside a model: traces of every architecture, and the package's command line on a trained one."""
 
 import io
+import os
+import pty
+import select
+import shutil
+import signal
+import termios
+import time
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
-from commands import LONGEST, read_lines, write_lines
+from commands import LONGEST, USER_DIR, error_message, read_lines, run, server, write_lines
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from zoo import dictionary, random_batch, tiny_model, variant_name, variants
 
 from fairseq_attn_zoo import doctor
 from fairseq_attn_zoo.cli import main, read_lexicon, without_unknown
+from fairseq_attn_zoo.compat.checkpoints import refuse_infinite
+from fairseq_attn_zoo.files import remove_leftovers
 from fairseq_attn_zoo.inspect.trace import Trace
 from fairseq_attn_zoo.inspect.translator import Hypothesis, Search, TextPipeline, Translator
 
@@ -325,12 +335,16 @@ def test_unknown_words_take_what_they_attend_to(tmp_path):
         (("--data", "nowhere"), "there is no folder nowhere"),
         (("--bpe", "subword_nmt"), "--bpe subword_nmt needs --bpe-codes"),
         (("--tokenizer", "perfect"), "no --tokenizer 'perfect'; there are "),
-        (("--input", "nowhere.txt"), "No such file or directory: 'nowhere.txt'"),
+        (("--input", "nowhere.txt"), "there is no file or folder nowhere.txt"),
+        (("--replace-unk", "nowhere.txt"), "there is no file or folder nowhere.txt"),
+        (("--output", "nowhere/out"), "--output nowhere/out cannot be written: there is no folder "),
         (("--nbest", "9"), "--nbest 9 needs a --beam as large; it is 5"),
         (("--model-overrides", "beam"), "--model-overrides 'beam' is no dictionary"),
         (("--model-overrides", "[1]"), "--model-overrides '[1]' is no dictionary"),
         (("--model-overrides", "{'attention_dim': 9}"), "does not fit the data folder or the overrides"),
-        (("--path", __file__), "test_inspect.py"),
+        (("--path", __file__), f"{__file__} is no checkpoint but some other file"),
+        (("--model-overrides", "{'_name': 'lstm'}"), "--model-overrides cannot change '_name'"),
+        (("--bpe", "subword_nmt", "--bpe-codes", __file__), f"{__file__} cannot be read as the --bpe-codes"),
         (("--bpe", "gpt2", "--bpe-codes", __file__), "--bpe gpt2 does not read it"),
     ],
 )
@@ -345,20 +359,216 @@ def test_a_mistake_gets_one_line(command, capsys, flags, message):
 def test_a_strangers_checkpoint_is_no_traceback(tmp_path, capsys):
     torch.save({"a": 1}, tmp_path / "other.pt")
     assert main(["translate", "--path", str(tmp_path / "other.pt")]) == 2
-    assert "is no checkpoint of a translation model" in capsys.readouterr().err
+    assert "other.pt is no checkpoint of a model" in capsys.readouterr().err
 
 
-def test_no_text_is_written_over(command, corpus, pieces, tmp_path, capsys):
-    text = tmp_path / "text"
-    write_lines(text, read_lines(pieces / "test.en")[:2])
-    before = text.read_bytes()
-    for name, flag in (("translate", "--output"), ("align", "--output"), ("align", "--translations")):
-        assert command(name, "--input", text, flag, text) == 2
-        assert f"{flag} {text} would write over the text" in capsys.readouterr().err
-    assert text.read_bytes() == before
+@pytest.mark.parametrize("flags", [("--max-len-a", "inf"), ("--max-len-a", "nan"), ("--lenpen", "nan")], ids=" ".join)
+def test_a_number_that_is_none_gets_one_line(capsys, flags):
+    with pytest.raises(SystemExit):
+        main(["translate", "--path", "x", *flags])
+    assert f"argument {flags[0]}: {flags[1]} is no finite number" in capsys.readouterr().err.splitlines()[-1]
+
+
+@pytest.fixture
+def reading(corpus, trained, pieces, tmp_path):
+    """A folder with a file of each kind that is read, and the flags that name them."""
+    shutil.copy(trained("gru_rnnsearch").best, tmp_path / "model.pt")
+    shutil.copytree(corpus.data, tmp_path / "data")
+    shutil.copy(corpus.codes, tmp_path / "codes")
+    write_lines(tmp_path / "lexicon", ["dog inu"])
+    for language in ("en", "ja"):
+        write_lines(tmp_path / f"text.{language}", read_lines(corpus.raw / f"test.{language}")[:3])
+    model = ["--path", tmp_path / "model.pt", "--data", tmp_path / "data", "--cpu"]
+    model += ["--bpe", "subword_nmt", "--bpe-codes", tmp_path / "codes", "--input", tmp_path / "text.en"]
+    return tmp_path, [str(part) for part in model]
+
+
+def bytes_of(folder):
+    return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+READ = ("model.pt", "codes", "text.en", "data/dict.en.txt", "data/dict.ja.txt")
+
+
+@pytest.mark.parametrize("name", READ)
+def test_nothing_that_is_read_is_written_over(reading, capsys, name):
+    folder, model = reading
+    (folder / "soft").symlink_to(folder / name)
+    (folder / "hard").hardlink_to(folder / name)
+    before = bytes_of(folder)
+    for output in (folder / name, folder / "soft", folder / "hard"):
+        assert main(["translate", *model, "--output", str(output)]) == 2
+        assert f"--output {output} would write over " in capsys.readouterr().err
+    assert bytes_of(folder) == before
+
+
+def test_no_other_text_that_is_read_is_written_over(reading, capsys, monkeypatch):
+    folder, model = reading
+    before = bytes_of(folder)
+    target, lexicon = str(folder / "text.ja"), str(folder / "lexicon")
+    for flag in ("--output", "--translations"):
+        assert main(["align", *model, "--target", target, flag, target]) == 2
+        assert f"{flag} {target} would write over --target" in capsys.readouterr().err
+    assert main(["translate", *model, "--replace-unk", lexicon, "--output", lexicon]) == 2
+    assert "would write over --replace-unk" in capsys.readouterr().err
+    (folder / "alignments.nematus").symlink_to("text.en")
+    assert main(["trace", *model, "--folder", str(folder)]) == 2
+    assert "alignments.nematus would write over --input" in capsys.readouterr().err
+    (folder / "alignments.nematus").unlink()
+    (folder / "0001.json").hardlink_to(target)
+    assert main(["trace", *model, "--target", target, "--folder", str(folder)]) == 2
+    assert "0001.json would write over --target" in capsys.readouterr().err
+    (folder / "0001.json").unlink()
+    assert main(["align", *model, "--output", str(folder / "new"), "--translations", str(folder / "new")]) == 2
+    assert "are the same file" in capsys.readouterr().err
+    assert bytes_of(folder) == before
+
+
+def test_the_text_on_standard_input_is_not_written_over(reading, capsys):
+    folder, model = reading
+    before = bytes_of(folder)
+    text = folder / "text.en"
+    kept = os.dup(0)
+    try:
+        with text.open() as file:
+            os.dup2(file.fileno(), 0)
+        assert main(["translate", *model[: model.index("--input")], "--output", str(text)]) == 2
+    finally:
+        os.dup2(kept, 0)
+    assert f"--output {text} would write over the text on standard input" in capsys.readouterr().err
+    assert bytes_of(folder) == before
+
+
+def test_outputs_appear_whole_or_not_at_all(reading, monkeypatch, capsys):
+    folder, model = reading
+    write_lines(folder / "out", ["before"])
+    before = bytes_of(folder)
+
+    def translate(self, *_):
+        yield [Hypothesis("one", ["one"], 0.0, None, ["one"])]
+        raise ValueError("and then it failed")
+
+    monkeypatch.setattr(Translator, "translate", translate)
+    assert main(["translate", *model, "--output", str(folder / "out")]) == 2
+    assert "and then it failed" in capsys.readouterr().err
+    assert bytes_of(folder) == before
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_a_command_that_is_killed_leaves_the_output_as_it_was(reading, number):
+    folder, model = reading
+    write_lines(folder / "out", ["before"])
+    names = set(os.listdir(folder)) | {"text", "log"}
+    os.mkfifo(folder / "text")
+    arguments = [*model, "--input", folder / "text", "--output", folder / "out", "--buffer-size", 1]
+    process = server().start("attn-zoo", ["translate", *arguments], folder / "log", folder)
+    with open(os.open(folder / "text", os.O_RDWR), "w") as text:  # the command reads a line and waits for the next
+        print(read_lines(folder / "text.en")[0], file=text, flush=True)
+        while not any(path.stat().st_size for path in folder.glob(".out.*")):
+            os.kill(process, 0)  # raises if it has ended of itself
+            time.sleep(0.01)
+        os.kill(process, number)
+        status = server().wait()
+    assert read_lines(folder / "out") == ["before"]
+    if number == signal.SIGTERM:
+        assert status == 128 + signal.SIGTERM and set(os.listdir(folder)) == names
+    remove_leftovers.cache_clear()
+    assert main(["translate", *model, "--output", str(folder / "out")]) == 0
+    assert set(os.listdir(folder)) == names and len(read_lines(folder / "out")) == 3
+
+
+def test_a_model_whose_parameters_are_no_numbers_is_refused_by_every_command(reading, corpus, capsys):
+    folder, model = reading
+    state = torch.load(folder / "model.pt")
+    state["model"]["decoder.output_projection.weight"][0, 0] = float("nan")
+    state["model"]["encoder.embed_tokens.weight"][5] = float("-inf")
+    torch.save(state, folder / "model.pt")
+    wrong = (
+        "model.pt cannot be used: encoder.embed_tokens.weight, decoder.output_projection.weight hold NaN or infinite"
+    )
+    for command in (["translate"], ["align"], ["trace", "--folder", str(folder / "traces")]):
+        assert main([*command, *model]) == 2
+        errors = capsys.readouterr().err
+        assert wrong in errors and errors.count("\n") == 1
+    for command in ("generate", "validate"):
+        flags = ("--path", folder / "model.pt", "--task", "translation", "--max-tokens", 500)
+        output = run(command, corpus.data, *USER_DIR, *flags, cwd=folder, fails=True)
+        assert wrong in error_message(output)
+
+
+def test_a_model_of_fairseqs_own_is_looked_at_too():
+    layer = torch.nn.Linear(2, 2)
+    refuse_infinite("other.pt", dict(layer.named_parameters()))
+    torch.nn.init.constant_(layer.bias, float("inf"))
+    with pytest.raises(ValueError, match="other.pt cannot be used: bias hold"):
+        refuse_infinite("other.pt", dict(layer.named_parameters()))
+
+
+def test_closed_streams_get_one_line(reading, capsys, monkeypatch):
+    folder, model = reading
+    model = model[: model.index("--input")]
+    monkeypatch.setattr("sys.stdin", None)
+    assert main(["translate", *model]) == 2
+    assert capsys.readouterr().err == (
+        "fairseq-attn-zoo translate: standard input is closed; name a text with --input\n"
+    )
+
+
+def test_a_reader_that_has_seen_enough_ends_a_translation(reading):
+    folder, model = reading
+    write_lines(folder / "long", read_lines(folder / "text.en") * 50)
+    os.mkfifo(folder / "pipe")
+    flags = ["--input", folder / "long", "--buffer-size", 1, "--beam", 1]
+    server().start("attn-zoo", ["translate", *model, *flags], folder / "pipe", folder)
+    with (folder / "pipe").open() as pipe:
+        assert pipe.readline().strip()
+        rest = pipe.buffer.peek()  # what was written meanwhile
+    assert server().wait() == 141
+    assert b"Error" not in rest
+
+
+def test_on_a_terminal_each_line_is_asked_for_and_answered(reading):
+    folder, model = reading
+    known = read_lines(folder / "text.en")[0]
+    assert main(["translate", *model, "--output", str(folder / "alone")]) == 0
+    ours, theirs = pty.openpty()
+    attributes = termios.tcgetattr(theirs)
+    attributes[3] &= ~termios.ECHO
+    termios.tcsetattr(theirs, termios.TCSANOW, attributes)
+    terminal = os.ttyname(theirs)
+    model = model[: model.index("--input")]
+    process = server().start("attn-zoo", ["translate", *model], Path(terminal), folder, Path(terminal))
+
+    def answer(line: str) -> str:
+        os.write(ours, line.encode())
+        return until_prompt()
+
+    def until_prompt() -> str:
+        read = ""
+        while not read.endswith("> ") and select.select([ours], [], [], 60)[0]:
+            read += os.read(ours, 10_000).decode()
+        return read.replace("\r", "")
+
+    try:
+        assert until_prompt() == "a sentence a line; Ctrl-D ends\n> "
+        assert answer(f"{known}\n") == read_lines(folder / "alone")[0] + "\n> "
+        assert answer("the Zq zebra\n").startswith("not known to the model: Zq, zebra\n")
+        assert answer("\n") == "\n> "
+        os.write(ours, b"\x04")
+    finally:
+        if not select.select([server().process.stdout], [], [], 60)[0]:
+            os.kill(process, signal.SIGKILL)
+    assert server().wait() == 0
+    os.close(ours)
+    os.close(theirs)
+
+
+def test_a_refused_command_leaves_its_outputs_alone(command, pieces, tmp_path):
+    write_lines(tmp_path / "text", read_lines(pieces / "test.en")[:2])
     write_lines(tmp_path / "short", ["one"])
     write_lines(tmp_path / "links", ["0-0"])
-    assert command("align", "--input", text, "--target", tmp_path / "short", "--output", tmp_path / "links") == 2
+    flags = ("--input", tmp_path / "text", "--target", tmp_path / "short", "--output", tmp_path / "links")
+    assert command("align", *flags) == 2
     assert read_lines(tmp_path / "links") == ["0-0"]
 
 
@@ -368,6 +578,12 @@ def test_aer_of_two_files(tmp_path, capsys):
     assert main(["aer", str(tmp_path / "predicted"), str(tmp_path / "gold"), "--gold-from-1"]) == 0
     # |A| = 3, |S| = 2, |A & S| = 1, |A & P| = 2
     assert capsys.readouterr().out == "AER 0.4000, precision 0.6667, recall 0.5000 (2 sentence pairs)\n"
+    (tmp_path / "gold").write_bytes(b"\xef\xbb\xbf1-1 2?3\r\n1-1\r\n")  # as some editors save it
+    assert main(["aer", str(tmp_path / "predicted"), str(tmp_path / "gold"), "--gold-from-1"]) == 0
+    assert capsys.readouterr().out.startswith("AER 0.4000")
+    (tmp_path / "gold").write_bytes(b"0-0\n\xff\n")
+    assert main(["aer", str(tmp_path / "predicted"), str(tmp_path / "gold")]) == 2
+    assert "gold, line 2: malformed link" in capsys.readouterr().err
     write_lines(tmp_path / "gold", ["1-1"])
     assert main(["aer", str(tmp_path / "predicted"), str(tmp_path / "gold")]) == 2
     assert "2 predicted alignments, but 1 gold alignments" in capsys.readouterr().err

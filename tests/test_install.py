@@ -98,19 +98,39 @@ def test_a_fairseq_that_cannot_be_imported_gets_one_line(tmp_path):
         "raise ValueError('mutable default CommonConfig is not allowed\\nuse')"
     )
     finished = subprocess.run(
-        [sys.executable, "-c", "import fairseq_attn_zoo"],
+        [sys.executable, "-m", "fairseq_attn_zoo", "translate", "--path", __file__],
         env={**os.environ, "PYTHONPATH": f"{tmp_path}:{ROOT}"},
         capture_output=True,
         encoding="utf-8",
     )
-    assert finished.returncode == 1
-    last = finished.stderr.strip().split("\n")[-1]
-    assert last.startswith("ImportError: fairseq is installed but cannot be imported (ValueError: mutable default")
-    assert "fairseq-fixed 0.12.3.1" in last
+    assert finished.returncode == 2
+    (line,) = finished.stderr.splitlines()
+    assert (
+        "fairseq is installed but cannot be imported (ValueError: mutable default CommonConfig is not allowed)" in line
+    )
+    assert "fairseq-fixed 0.12.3.1" in line
 
 
 def test_a_pytorch_that_is_too_old_gets_one_line():
-    code = "import torch; torch.__version__ = type(torch.__version__)('2.5.1'); import fairseq_attn_zoo"
+    code = "import torch; torch.__version__ = type(torch.__version__)('2.5.1'); import fairseq_attn_zoo.models"
     finished = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, encoding="utf-8")
     assert finished.returncode == 1
     assert finished.stderr.strip().split("\n")[-1].endswith("wants PyTorch 2.6 or later; this is 2.5.1")
+
+
+def test_architectures_are_registered_also_when_the_package_is_imported_before_fairseq(tmp_path):
+    code = "import fairseq_attn_zoo, argparse; from fairseq import utils, models; from fairseq.data import data_utils as data"
+    code += f"; utils.import_user_module(argparse.Namespace(user_dir={str(PACKAGE)!r}))"
+    code += "; print(models.MODEL_REGISTRY['gru_rnnsearch'].__module__, data.batch_by_size.keeps_last_batch)"
+    assert run("-c", code, cwd=ROOT).splitlines()[-1] == f"{PACKAGE.name}.models.rnnsearch True"
+
+
+@pytest.mark.parametrize(
+    "command", [["fairseq_attn_zoo"], ["fairseq_attn_zoo.cli", "translate"], ["fairseq_attn_zoo.grammar"]]
+)
+def test_help_waits_for_nothing_that_takes_seconds_to_import(command):
+    name, *words = command
+    module = f"{name}.__main__" if name == PACKAGE.name else name
+    code = f"import sys, {module} as program\ntry: program.main({[*words, '--help']})\nexcept SystemExit: pass\n"
+    code += "slow = {'torch', 'fairseq', 'numpy', 'altair', 'sacrebleu'}\nprint(sorted(slow & set(sys.modules)))"
+    assert run("-c", code, cwd=ROOT).splitlines()[-1] == "[]"

@@ -10,8 +10,8 @@ from fairseq.data import Dictionary
 from fairseq.models import MODEL_DATACLASS_REGISTRY, build_model
 from omegaconf import OmegaConf
 
-from fairseq_attn_zoo.config import RecurrentConfig
 from fairseq_attn_zoo.models import ARCHITECTURES
+from fairseq_attn_zoo.models.config import RecurrentConfig
 
 WORDS = 12
 SIZES = {

@@ -1,4 +1,30 @@
-"""What today's Python and PyTorch need of fairseq 0.12: each patch with its reason, nothing more."""
+"""What today's Python and PyTorch need of fairseq 0.12: each patch with its reason, nothing more.
+
+Importing this applies them.
+
+Raises:
+    ImportError: if PyTorch is too old, or fairseq is missing or cannot be imported; one line says what to do
+"""
+
+import torch
+
+if torch.__version__ < "2.6":
+    raise ImportError(f"fairseq_attn_zoo wants PyTorch 2.6 or later; this is {torch.__version__}")
+
+try:
+    import fairseq  # noqa: F401
+except ModuleNotFoundError as error:
+    if error.name != "fairseq":
+        raise
+    raise ImportError(
+        "fairseq is not installed; pip install fairseq-fixed==0.12.3.1 (takes minutes to compile)"
+    ) from None
+except Exception as error:
+    raise ImportError(
+        f"fairseq is installed but cannot be imported ({type(error).__name__}: {str(error).partition(chr(10))[0]}); "
+        "fairseq_attn_zoo is tested with fairseq-fixed 0.12.3.1, hydra-core 1.3.2 and omegaconf 2.3.0: "
+        "pip install them, then ask 'python -m pip check'"
+    ) from None
 
 from .checkpoints import (
     allow_checkpoint_types,
@@ -35,3 +61,6 @@ def apply() -> None:
     """Apply every patch, once."""
     for patch in PATCHES:
         patch()
+
+
+apply()

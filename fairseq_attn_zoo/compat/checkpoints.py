@@ -2,14 +2,14 @@
 
 import argparse
 import contextlib
+import errno
 import functools
 import importlib
-import os
 import pickle
 import re
 import shutil
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 
 import numpy as np
 import torch
@@ -18,6 +18,8 @@ from fairseq.file_io import PathManager
 from fairseq.models import MODEL_DATACLASS_REGISTRY
 from fairseq.trainer import Trainer
 from omegaconf import DictConfig, open_dict
+
+from ..files import written_aside
 
 
 def allow_checkpoint_types() -> None:
@@ -34,10 +36,10 @@ def allow_checkpoint_types() -> None:
 
 
 def name_bad_checkpoints() -> None:
-    """Say in one line which checkpoint was refused or is broken, and what to do.
+    """Say in one line which checkpoint was refused, is broken or has parameters that are no numbers, and what to do.
 
     PyTorch's own words advise to turn the check off, which is the one thing not to do with a stranger's file, and do
-    not name the file.
+    not name the file. Of numbers that are not finite fairseq says nothing at all.
     """
     if hasattr(checkpoint_utils.load_checkpoint_to_cpu, "names_bad_checkpoints"):
         return
@@ -46,27 +48,73 @@ def name_bad_checkpoints() -> None:
     @functools.wraps(original)
     def load_checkpoint_to_cpu(path, *args, **kwargs):
         try:
-            return original(path, *args, **kwargs)
-        except pickle.UnpicklingError as error:
-            wanted = re.search(r"GLOBAL (\S+)", str(error))
-            what = wanted.group(1) if wanted else "something that is not plain data"
-            raise ValueError(
-                f"{path} was refused and nothing in it was run: it holds {what}, which fairseq's checkpoints do not "
-                "hold; use a checkpoint that fairseq-train wrote, from a source you trust"
-            ) from None
-        except (EOFError, RuntimeError, OSError) as error:
-            cut_off = (
-                isinstance(error, EOFError) or "PytorchStreamReader" in str(error) or "Invalid argument" in str(error)
-            )
-            if not cut_off:
+            state = original(path, *args, **kwargs)
+        except (FileNotFoundError, IsADirectoryError, PermissionError, MemoryError):
+            raise
+        except Exception:  # a damaged pickle can raise any
+            wrong = what_is_wrong(path)
+            if wrong is None:
                 raise
-            raise ValueError(
-                f"{path} is not a whole checkpoint (the file was cut off or damaged); use another one, for example "
-                "checkpoint_last.pt of the same folder, or copy it again"
-            ) from None
+            raise ValueError(wrong) from None
+        if architecture_of(state) in our_architectures():
+            refuse_infinite(path, state.get("model") or {})
+        return state
 
     load_checkpoint_to_cpu.names_bad_checkpoints = True
     checkpoint_utils.load_checkpoint_to_cpu = load_checkpoint_to_cpu
+
+
+def what_is_wrong(path: str) -> str | None:
+    """Why a file cannot be read as a checkpoint, in one line; None if it can. Nothing in it is run."""
+    with open(path, "rb") as file:
+        begin = file.read(2)
+    if begin and not b"PK".startswith(begin) and not begin.startswith(b"\x80"):  # a zip archive, or a pickle
+        return f"{path} is no checkpoint but some other file; name one that fairseq-train wrote"
+    try:
+        state = torch.load(path, map_location="cpu")
+    except Exception as error:
+        wanted = re.search(r"GLOBAL (\S+)", str(error)) if isinstance(error, pickle.UnpicklingError) else None
+        if wanted:
+            return (
+                f"{path} was refused and nothing in it was run: it holds {wanted.group(1)}, which fairseq's checkpoints "
+                "do not hold; use a checkpoint that fairseq-train wrote, from a source you trust"
+            )
+        if "can't allocate memory" in str(error):
+            return None
+        return (
+            f"{path} is not a whole checkpoint (the file was cut off or damaged); use another one, for example "
+            "checkpoint_last.pt of the same folder, or copy it again"
+        )
+    if not isinstance(state, dict) or "model" not in state:
+        return f"{path} is no checkpoint of a model; name one that fairseq-train wrote"
+    return None
+
+
+def architecture_of(state: dict) -> str | None:
+    """The name of the architecture in a checkpoint, of fairseq's newer form or of its older one."""
+    config = (state.get("cfg") or {}).get("model")
+    return getattr(config, "_name", None) or getattr(state.get("args"), "arch", None)
+
+
+def our_architectures() -> Collection[str]:
+    from ..models.base import ARCHITECTURES  # which import this package
+
+    return ARCHITECTURES
+
+
+def refuse_infinite(path: str, parameters: Mapping[str, torch.Tensor]) -> None:
+    """Refuse a model that can only answer nonsense.
+
+    Raises:
+        ValueError: one line that names the parameters that are NaN or infinite
+    """
+    wrong = [name for name, value in parameters.items() if value.is_floating_point() and not value.isfinite().all()]
+    if wrong:
+        more = f" and {len(wrong) - 3} more" if len(wrong) > 3 else ""
+        raise ValueError(
+            f"{path} cannot be used: {', '.join(wrong[:3])}{more} hold NaN or infinite numbers, so the training diverged "
+            "or the file was changed; use an earlier checkpoint, or train with a smaller --lr or with --clip-norm"
+        )
 
 
 def override_newer_flags() -> None:
@@ -107,14 +155,14 @@ def save_checkpoints_whole() -> None:
     def torch_persistent_save(obj, filename, async_write=False):
         if async_write or not PathManager.supports_rename(filename):
             return original_save(obj, filename, async_write)
-        with written_aside(filename) as aside, open(aside, "wb") as file:
+        with whole_checkpoint(filename) as aside, open(aside, "wb") as file:
             torch.save(obj, file)
 
     @functools.wraps(original_copy)
     def copy(src_path, dst_path, overwrite=False):
         if not PathManager.supports_rename(dst_path):
             return original_copy(src_path, dst_path, overwrite)
-        with written_aside(dst_path) as aside:
+        with whole_checkpoint(dst_path) as aside:
             shutil.copyfile(src_path, aside)
         return True
 
@@ -123,24 +171,30 @@ def save_checkpoints_whole() -> None:
     PathManager.copy = staticmethod(copy)
 
 
+ADVICE = {
+    **dict.fromkeys((errno.ENOSPC, errno.EDQUOT, errno.EFBIG), "make room"),
+    **dict.fromkeys((errno.EACCES, errno.EPERM, errno.EROFS), "make the folder writable"),
+    errno.ENOENT: "let nothing else remove or rename that folder or what is in it",
+}
+
+
 @contextlib.contextmanager
-def written_aside(path: str) -> Iterator[str]:
-    """The name of a file beside ``path`` that takes its place once it is whole.
+def whole_checkpoint(path: str) -> Iterator[str]:
+    """:func:`written_aside` for a checkpoint.
 
     Raises:
         OSError: if it could not be written; what stood at ``path`` is still there
     """
-    aside = f"{path}.tmp"
     try:
-        yield aside
-        os.replace(aside, path)
+        with written_aside(path) as aside:
+            yield str(aside)
     except (OSError, RuntimeError) as error:  # PyTorch's writer turns the first into the second
-        with contextlib.suppress(OSError):
-            os.remove(aside)
         cause = error if isinstance(error, OSError) else error.__context__
+        number = cause.errno if isinstance(cause, OSError) else None
         reason = (isinstance(cause, OSError) and cause.strerror) or str(error).split("\n")[0]
+        advice = ADVICE.get(number, "see to that")
         raise OSError(
-            f"{path} could not be written ({reason}); the checkpoints saved before it are whole: make room, then start "
+            f"{path} could not be written ({reason}); the checkpoints saved before it are whole: {advice}, then start "
             "the same command again, and it goes on from the last of them"
         ) from None
 

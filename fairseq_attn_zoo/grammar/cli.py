@@ -1,8 +1,8 @@
 """The command line of the grammar; see :mod:`fairseq_attn_zoo.grammar`."""
 
 import argparse
-import sys
 
+from ..console import run_command
 from .corpus import LONGEST, write_corpus
 
 
@@ -35,13 +35,13 @@ def main(arguments: list[str] | None = None) -> int:
         "--seed", type=int, default=1, metavar="N", help="the same seed writes the same corpus on every machine"
     )
     options = vars(parser.parse_args(arguments))
-    try:
-        splits = write_corpus(**options)
-    except (ValueError, OSError) as error:
-        print(f"{parser.prog}: error: {error}", file=sys.stderr)
-        return 2
-    for split, pairs in splits.items():
-        words, tokens = (sum(len(getattr(pair, side)) for pair in pairs) for side in ("source", "target"))
-        mean = f", {words / len(pairs):.1f} English words and {tokens / len(pairs):.1f} tokens each" if pairs else ""
-        print(f"{split}: {len(pairs)} sentences{mean}")
-    return 0
+
+    def run() -> None:
+        for split, pairs in write_corpus(**options).items():
+            words, tokens = (sum(len(getattr(pair, side)) for pair in pairs) for side in ("source", "target"))
+            mean = (
+                f", {words / len(pairs):.1f} English words and {tokens / len(pairs):.1f} tokens each" if pairs else ""
+            )
+            print(f"{split}: {len(pairs)} sentences{mean}")
+
+    return run_command(parser.prog, run)

@@ -2,10 +2,12 @@
 
 import hashlib
 import random
+from contextlib import ExitStack
 from itertools import accumulate, islice
 from pathlib import Path
 from typing import Any
 
+from ..files import written_lines
 from .source import Grammar, source_grammar
 from .transfer import SentencePair, transfer
 from .trees import LengthTable, pick
@@ -113,9 +115,10 @@ def write_corpus(
     splits = {split: list(islice(pairs, size)) for split, size in sizes.items()}
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
-    for split, split_pairs in splits.items():
-        for suffix, attribute in ("en", "english"), ("ja", "japanese"), ("align", "pharaoh"):
-            with open(folder / f"{split}.{suffix}", "w", encoding="utf-8", newline="\n") as file:
+    with ExitStack() as files:  # none appears before all are written
+        for split, split_pairs in splits.items():
+            for suffix, attribute in ("en", "english"), ("ja", "japanese"), ("align", "pharaoh"):
+                file = files.enter_context(written_lines(folder / f"{split}.{suffix}"))
                 file.writelines(getattr(pair, attribute) + "\n" for pair in split_pairs)
     return splits
 

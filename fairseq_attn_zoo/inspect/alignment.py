@@ -75,7 +75,7 @@ def read_alignments(path: str | Path, *, one_based: bool = False) -> list[GoldAl
     Raises:
         ValueError: a link is malformed (see :func:`parse_alignment`); the message names the file and the line.
     """
-    text = Path(path).read_text(encoding="utf-8")
+    text = Path(path).read_text(encoding="utf-8-sig", errors="replace")  # what is no UTF-8 is no link either
     alignments = []
     # Only a line feed ends a line, as in the text files beside this one.
     for number, line in enumerate(text.removesuffix("\n").split("\n") if text else [], start=1):

@@ -1,5 +1,7 @@
 """A trained model, to ask: translate these sentences, force these translations, show what was attended to."""
 
+import contextlib
+import io
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -17,6 +19,7 @@ from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
 from ..chart import bracketed, first_cell
+from ..compat.checkpoints import refuse_infinite
 from ..models import ARCHITECTURES
 from .trace import Trace
 
@@ -118,7 +121,17 @@ def build_bpe(name: str, codes: str | Path | None) -> Any:
         setattr(settings, CODES[name], str(codes))
     elif codes is not None:
         raise ValueError(f"--bpe-codes is for {', '.join(CODES)}; --bpe {name} does not read it")
-    return encoders.BPE_REGISTRY[name](settings)
+    said = io.StringIO()
+    try:
+        with contextlib.redirect_stderr(said):
+            return encoders.BPE_REGISTRY[name](settings)
+    except ImportError:
+        raise
+    except (Exception, SystemExit) as error:
+        if codes is None:
+            raise
+        reason = " ".join(said.getvalue().split()) or f"{type(error).__name__}: {error}"
+        raise ValueError(f"{codes} cannot be read as the --bpe-codes of --bpe {name} ({reason})") from None
 
 
 def settings_of(kind: str, name: str) -> Any:
@@ -144,9 +157,18 @@ class Search:
 class Translator:
     """One model, or an ensemble of several, with its dictionaries and its text pipeline."""
 
-    def __init__(self, models: list, task, architecture: str, pipeline: TextPipeline, search: Search) -> None:
+    def __init__(
+        self,
+        models: list,
+        task,
+        architecture: str,
+        pipeline: TextPipeline,
+        search: Search,
+        files: Sequence[str | Path] = (),
+    ) -> None:
         self.models, self.task, self.architecture = models, task, architecture
         self.pipeline, self.search = pipeline, search
+        self.files = files  # that the models and their dictionaries were read from
         settings = GenerationConfig(
             beam=search.beam,
             nbest=search.nbest,
@@ -182,13 +204,18 @@ class Translator:
             bf16: compute in bfloat16, whatever the training computed in; scores stay in float32
 
         Raises:
-            ValueError: if a checkpoint is missing, is refused or does not fit the dictionaries
+            ValueError: if a checkpoint is missing, is refused, does not fit the dictionaries or has parameters that are
+                no finite numbers
         """
         paths = [str(path)] if isinstance(path, (str, Path)) else [str(one) for one in path]
         for one in paths:
             if not Path(one).is_file():
                 raise ValueError(f"there is no checkpoint {one}; fairseq-train writes them into --save-dir")
         overrides = {"bf16": bf16, **(overrides or {})}  # see compat.translate_in_bfloat16
+        if "_name" in overrides:
+            raise ValueError(
+                "--model-overrides cannot change '_name': a checkpoint has the architecture it was trained with"
+            )
         if data is not None:
             if not Path(data).is_dir():
                 raise ValueError(f"there is no folder {data}; it is the one that fairseq-preprocess wrote")
@@ -198,20 +225,27 @@ class Translator:
             source_language, target_language = task.cfg.source_lang, task.cfg.target_lang
         except FileNotFoundError as error:
             raise ValueError(f"{error}; name the folder of fairseq-preprocess with the dictionaries") from error
-        except (RuntimeError, KeyError, AttributeError, TypeError) as error:
+        except ValueError:
+            raise  # says what is wrong
+        except Exception as error:  # fairseq looks at nothing before it uses it
             reason = " ".join(str(error).split())
             raise ValueError(
                 f"{':'.join(paths)} is no checkpoint of a translation model, or does not fit the data folder or the "
                 f"overrides ({type(error).__name__}: {reason[:300]})"
             ) from error
         device = "cuda" if torch.cuda.is_available() and not cpu else "cpu"
-        for model in models:
+        for one, model in zip(paths, models, strict=True):
+            refuse_infinite(one, dict(model.named_parameters()))  # of ours it was done before
             model.to(device).eval()
             model.prepare_for_inference_(config)
             if type(model) in ARCHITECTURES.values():
                 model.decoder.need_attn = model.decoder.network.has_attention
         pipeline = TextPipeline(tokenizer, bpe, bpe_codes, source_language, target_language)
-        return cls(models, task, config.model._name, pipeline, search or Search())
+        folder = Path(utils.split_paths(task.cfg.data)[0])
+        files: list[str | Path] = [*paths]
+        files += [folder / f"dict.{language}.txt" for language in (source_language, target_language)]
+        files += filter(None, (config.model.get(f"{side}_embed_path") for side in ("encoder", "decoder")))
+        return cls(models, task, config.model._name, pipeline, search or Search(), files)
 
     @property
     def has_attention(self) -> bool:
@@ -387,6 +421,11 @@ class Translator:
     def encode_target(self, text: str) -> Sentence:
         """Tokens and their numbers."""
         return encode(self.task.target_dictionary, text)
+
+    def known_tokens(self, text: str) -> tuple[list[str], list[bool]]:
+        """The tokens of a raw source, and whether the model knows each."""
+        sentence = encode(self.task.source_dictionary, self.pipeline.encode(text))
+        return sentence.tokens, sentence.numbers[:-1].ne(self.task.source_dictionary.unk()).tolist()
 
     def words(self, target: Tensor) -> list[str]:
         """The words of a target's numbers, without the final ``</s>``."""

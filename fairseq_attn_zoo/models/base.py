@@ -17,10 +17,10 @@ from fairseq.models import (
 )
 from torch import Tensor, nn
 
-from ..config import RecurrentConfig, check_ranges, dropout_or_default, flag
 from ..decoders import DecoderState, RecurrentDecoder, TargetWords, compiled_step, map_tensors
 from ..dropout import Dropout
 from ..encoders import RecurrentEncoder, TwoStackEncoder
+from .config import RecurrentConfig, check_ranges, dropout_or_default, flag
 
 # Name of every architecture of the package -> its model class; the tests walk through it.
 ARCHITECTURES: dict[str, type["RecurrentModel"]] = {}

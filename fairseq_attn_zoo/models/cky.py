@@ -8,10 +8,10 @@ from torch import Tensor, nn
 
 from ..attention import AttentionMechanism, CKYAttention, DotAttention
 from ..chart import DeductionUnits, bracketed
-from ..config import RecurrentConfig, dropout_or_default
 from ..decoders import InputFeedingDecoder, reverse_initial_state
 from ..encoders import TwoStackEncoder
 from .base import RecurrentModel, register_architecture
+from .config import RecurrentConfig, dropout_or_default
 
 
 @dataclass

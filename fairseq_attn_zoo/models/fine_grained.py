@@ -10,10 +10,10 @@ from torch import Tensor, nn
 
 from ..attention import FineGrainedAttention, WordAwareAttention
 from ..cells import ConditionalLSTMCell
-from ..config import RecurrentConfig, check_range, dropout_or_default
 from ..decoders import AttendThenUpdateDecoder, TanhInitialState
 from ..encoders import RecurrentEncoder
 from .base import RecurrentModel, register_architecture
+from .config import RecurrentConfig, check_range, dropout_or_default
 
 
 @dataclass

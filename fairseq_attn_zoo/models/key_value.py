@@ -6,10 +6,10 @@ from fairseq.dataclass import ChoiceEnum
 from torch import Tensor, nn
 
 from ..attention import HalfScoredAttention, KeyValueAttention, MergedSourceAttention, SharedMemoryAttention
-from ..config import RecurrentConfig, dropout_or_default
 from ..decoders import KeyValueDecoder
 from ..encoders import TwoStackEncoder
 from .base import RecurrentModel, register_architecture
+from .config import RecurrentConfig, dropout_or_default
 
 INITIAL_STD = 0.05  # Section 4.2: all weight matrices from N(0, 0.05^2)
 

@@ -6,10 +6,10 @@ from fairseq.dataclass import ChoiceEnum
 from torch import Tensor, nn
 
 from ..attention import AttentionMechanism, ConcatAttention, DotAttention, GeneralAttention
-from ..config import RecurrentConfig, dropout_or_default
 from ..decoders import FreeRunningDecoder, InputFeedingDecoder, RecurrentDecoder, joined_initial_state
 from ..encoders import RecurrentEncoder
 from .base import RecurrentModel, register_architecture
+from .config import RecurrentConfig, dropout_or_default
 
 
 @dataclass

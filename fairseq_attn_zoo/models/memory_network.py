@@ -7,10 +7,10 @@ from torch import Tensor, nn
 
 from ..attention import MemoryNetworkAttention
 from ..cells import ConditionalLSTMCell
-from ..config import RecurrentConfig, check_range, dropout_or_default, flag
 from ..decoders import AttendThenUpdateDecoder, MemoryNetworkDecoder, RecurrentDecoder, joined_initial_state
 from ..encoders import RecurrentEncoder
 from .base import RecurrentModel, register_architecture
+from .config import RecurrentConfig, check_range, dropout_or_default, flag
 
 BEST_WITH_LSTM = (5, 1)  # hops on the source and on the target, Section 3
 BEST_WITHOUT_LSTM = (7, 3)

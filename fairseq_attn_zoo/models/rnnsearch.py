@@ -9,10 +9,10 @@ from torch import Tensor, nn
 
 from ..attention import AdditiveAttention, CoverageAttention
 from ..cells import ConditionalGRUCell
-from ..config import RecurrentConfig, check_range, dropout_or_default
 from ..decoders import AttendThenUpdateDecoder, FixedContextDecoder, MaxoutReadout, TanhInitialState
 from ..encoders import RecurrentEncoder
 from .base import RecurrentModel, register_architecture
+from .config import RecurrentConfig, check_range, dropout_or_default
 
 
 @dataclass

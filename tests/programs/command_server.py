@@ -3,7 +3,7 @@
 Reads a job a line, forks, and lets the fork be the command: the package is imported there, by ``--user-dir``. Prints the
 fork's process number, and its exit status when it has ended (negative: the signal). A job is a JSON object:
 
-    command, arguments     of fairseq-<command>
+    command, arguments     of fairseq-<command>; "attn-zoo" is the package's own
     folder                 to run in
     input, output          files; the output, standard error included, is appended
     harm                   {"save": N} or {"copy": N}: half of the Nth checkpoint that is written, or copied, and then SIGKILL
@@ -68,6 +68,8 @@ def become(job: dict) -> None:
     do_harm(**job["harm"])
     logging.getLogger().handlers.clear()  # of what was imported before: the command sets up its own
     sys.argv = [f"fairseq-{job['command']}", *job["arguments"]]
+    if job["command"] == "attn-zoo":
+        sys.exit(importlib.import_module("fairseq_attn_zoo.cli").main())
     importlib.import_module(f"fairseq_cli.{job['command']}").cli_main()
 
 
