@@ -320,9 +320,9 @@ def run_plot(options: argparse.Namespace) -> None:
     twice = sorted({stem for stem in stems if stems.count(stem) > 1})
     if twice:
         raise ValueError(f"two traces are named {twice[0]}, and so would be their figures; draw them into two folders")
-    options.folder.mkdir(parents=True, exist_ok=True)
 
     def save(chart, name: str) -> None:
+        options.folder.mkdir(parents=True, exist_ok=True)
         target = options.folder / name
         files.writes(str(target), target)
         with written_aside(target, target.suffix) as aside:

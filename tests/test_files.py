@@ -96,7 +96,7 @@ def test_the_grammars_files_appear_together(tmp_path, monkeypatch):
             raise OSError(28, "No space left on device", str(path))
         return written_lines(path)
 
-    monkeypatch.setattr(grammar, "written_lines", fail)
+    monkeypatch.setattr(grammar.corpus, "written_lines", fail)
     with pytest.raises(OSError, match="No space left"):
         grammar.write_corpus(tmp_path, train=3, valid=2, test=2)
     assert os.listdir(tmp_path) == []

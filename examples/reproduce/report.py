@@ -132,9 +132,8 @@ def how_made(results: list[dict[str, Any]]) -> list[str]:
         line = f"Trained at commit {result['commit']} with PyTorch {result['torch']} in {precision} on {result['processor']}."
         if line not in lines:
             lines.append(line)
-    ended = {
-        ending: [one for one in results if one["ended"] == ending] for ending in ("plateau", "cut off", "schedule")
-    }
+    endings = ("plateau", "cut off", "never began")
+    ended = {ending: [one for one in results if one["ended"] == ending] for ending in endings}
     if ended["plateau"] or ended["cut off"]:
         lines.append(f"{len(ended['plateau'])} of {len(results)} runs ended at the plateau of development BLEU.")
     if ended["cut off"]:
