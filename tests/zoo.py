@@ -71,19 +71,26 @@ def tiny_config(name: str, **flags):
     return config
 
 
-def tiny_task(**flags) -> SimpleNamespace:
+def tiny_task(target_words: int = WORDS, **flags) -> SimpleNamespace:
     """What a model asks of fairseq's task."""
     config = SimpleNamespace(**{"left_pad_target": False, **flags})
-    return SimpleNamespace(source_dictionary=dictionary(), target_dictionary=dictionary(), cfg=config)
+    return SimpleNamespace(source_dictionary=dictionary(), target_dictionary=dictionary(target_words), cfg=config)
 
 
-def tiny_model(name: str, seed: int = 1, task_flags: dict | None = None, keep_initial_values: bool = False, **flags):
+def tiny_model(
+    name: str,
+    seed: int = 1,
+    task_flags: dict | None = None,
+    keep_initial_values: bool = False,
+    target_words: int = WORDS,
+    **flags,
+):
     """A tiny model in float64 whose weights are large enough that nothing is close to zero or to uniform.
 
     With ``keep_initial_values`` its weights are those that training starts from.
     """
     torch.manual_seed(seed)
-    model = build_model(tiny_config(name, **flags), tiny_task(**(task_flags or {}))).double()
+    model = build_model(tiny_config(name, **flags), tiny_task(target_words, **(task_flags or {}))).double()
     if keep_initial_values:
         return model.eval()
     for parameter in model.parameters():

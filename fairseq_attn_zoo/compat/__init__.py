@@ -36,6 +36,7 @@ from .checkpoints import (
 from .data import end_lines_at_line_feeds, keep_last_batch, resume_with_the_same_batches
 from .machines import let_workers_meet_without_a_gpu, let_workers_resume, refuse_fp16_without_a_gpu
 from .precision import save_float32_of_bfloat16, translate_in_bfloat16, untie_bfloat16_from_tpus
+from .search import search_with_our_generator
 from .user_dir import know_this_package_by_every_path
 
 PATCHES = (
@@ -54,6 +55,7 @@ PATCHES = (
     translate_in_bfloat16,
     save_float32_of_bfloat16,
     know_this_package_by_every_path,
+    search_with_our_generator,
 )
 
 

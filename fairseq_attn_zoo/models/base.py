@@ -211,15 +211,35 @@ class ZooDecoder(FairseqIncrementalDecoder):
         **unused,
     ) -> tuple[Tensor, dict[str, Any]]:
         """Like :meth:`forward`, but returns what the output layer reads, N x T x F."""
-        sentences = encoder_out["sentences"]
-        hypotheses = prev_output_tokens.size(0) // sentences.given_positions.size(0)
-        past = None
+        sentences, past = encoder_out["sentences"], None
         if incremental_state is not None:
             past = self.get_incremental_state(incremental_state, "past")
         if past is None:
-            past = DecodingState(repeat_rows(sentences.state, hypotheses), words=0)
+            past = self.start(sentences, prev_output_tokens.size(0) // sentences.given_positions.size(0))
+        features, extra, past = self.read(prev_output_tokens[:, past.words :], sentences, past, need_trace)
+        if incremental_state is not None:
+            self.set_incremental_state(incremental_state, "past", past)
+        return features, extra
 
-        new_words = prev_output_tokens[:, past.words :]
+    def start(self, sentences: SentenceMemory, hypotheses: int = 1) -> DecodingState:
+        """The state before the first word, with so many hypotheses of each sentence."""
+        return DecodingState(repeat_rows(sentences.state, hypotheses), words=0)
+
+    def read(
+        self, new_words: Tensor, sentences: SentenceMemory, past: DecodingState, need_trace: bool = False
+    ) -> tuple[Tensor, dict[str, Any], DecodingState]:
+        """Read words that follow those of ``past``.
+
+        Args:
+            new_words: N x T, for N = B x hypotheses of each sentence, which stand side by side
+            sentences: of :class:`ZooEncoder`, B rows
+            past: before the first of these words, N rows
+            need_trace: as in :meth:`forward`
+
+        Returns:
+            what the output layer reads, N x T x F; the ``extra`` of :meth:`forward`; the state after the last word
+        """
+        hypotheses = new_words.size(0) // sentences.given_positions.size(0)
         embedded = None if self.embed_tokens is None else self.dropout_in(self.embed_tokens(new_words))
         need_weights = self.need_attn_in_training if self.training else self.need_attn
         one_more_word = past.words > 0 and new_words.size(1) == 1 and not self.training
@@ -227,9 +247,6 @@ class ZooDecoder(FairseqIncrementalDecoder):
         words = TargetWords(new_words.contiguous(), embedded)
         output = read(self.network, words, sentences.memory, past.decoder, need_weights, need_trace)
 
-        if incremental_state is not None:
-            now = DecodingState(output.state, prev_output_tokens.size(1))
-            self.set_incremental_state(incremental_state, "past", now)
         extra: dict[str, Any] = {"attn": [None]}
         if output.weights is not None:
             extra["attn"] = [as_given(output.weights, repeat_rows(sentences.given_positions, hypotheses))]
@@ -239,7 +256,7 @@ class ZooDecoder(FairseqIncrementalDecoder):
                 name: as_given(trace, given_positions) if name.startswith("source") else trace
                 for name, trace in output.trace.items()
             }
-        return output.features, extra
+        return output.features, extra, DecodingState(output.state, past.words + new_words.size(1))
 
     def output_layer(self, features: Tensor, **unused) -> Tensor:
         """Features N x T x F as logits N x T x vocabulary."""
