@@ -4,6 +4,7 @@ import math
 from itertools import accumulate
 from typing import Any
 
+import numpy as np
 import torch
 from fairseq.search import BeamSearch
 from fairseq.sequence_generator import SequenceGenerator, SequenceGeneratorWithAlignment
@@ -31,14 +32,31 @@ class BeamSearchGenerator(SequenceGenerator):
     ) -> list[list[dict[str, Tensor]]]:
         if not self.knows_all_options(sample, prefix_tokens, constraints):
             return super()._generate(sample, prefix_tokens, constraints, bos_token)
-        net_input = sample["net_input"]
+        start = self.eos if bos_token is None else bos_token
+        found, attention = self.find(sample["net_input"], prefix_tokens, start)
+        return self.hypotheses(found, attention, sample["net_input"]["src_tokens"].device)
+
+    @torch.inference_mode()
+    def find(
+        self, net_input: dict[str, Any], prefix_tokens: Tensor | None, start: int
+    ) -> tuple[list[list[Path]], list[Tensor | None]]:
+        """Search.
+
+        Args:
+            net_input: of fairseq's batch
+            prefix_tokens: words that each sentence begins with, B x T, padded
+            start: the word before the first
+
+        Returns:
+            the last words of each sentence's hypotheses, in the order in which they ended; the attention of each step, N x
+            S, for the N hypotheses of that step
+        """
         sentences, source_length = net_input["src_tokens"].shape
         longest = min(int(self.max_len_a * source_length + self.max_len_b), self.max_len - 1)
         assert self.min_len <= longest, "min_len cannot be larger than max_len, please adjust these!"
 
         device = net_input["src_tokens"].device
         readers = [Reader(model, net_input, sentences * self.beam_size) for model in self.model.models]
-        start = self.eos if bos_token is None else bos_token
         beams = [Beam(self.beam_size, start, self.eos) for _ in range(sentences)]
         going = list(range(sentences))  # the sentences that are not done, by number
         attention = []
@@ -68,7 +86,7 @@ class BeamSearchGenerator(SequenceGenerator):
             for reader in readers:
                 reader.follow(order, kept)
             going = [going[place] for place in left]
-        return self.hypotheses([beam.found for beam in beams], attention, device)
+        return [beam.found for beam in beams], attention
 
     def knows_all_options(self, sample: dict[str, Any], prefix_tokens: Tensor | None, constraints: Any) -> bool:
         """Whether nothing is asked for that only fairseq's own search does."""
@@ -108,25 +126,31 @@ class BeamSearchGenerator(SequenceGenerator):
         rows, vocabulary = log_probs.shape
         beam = rows // sentences
         if last:
-            ends = scores + log_probs[:, self.eos]
-            best, beams = ends.view(sentences, beam).sort(descending=True)
-            if (best[:, 1:] < best[:, :-1]).all() and best.isfinite().all():
-                return Candidates(best, torch.full_like(beams, self.eos), beams)
+            ends = (scores + log_probs.select(1, self.eos)).view(sentences, beam).cpu().numpy()
+            beams = np.argsort(-ends, axis=1)
+            candidates = Candidates(np.take_along_axis(ends, beams, 1), np.full_like(beams, self.eos), beams)
+            if descending(candidates.scores).all() and np.isfinite(ends).all():
+                return candidates
         # Twice the beam, for half of it may end; never all, so that padding is not chosen.
         count = min(2 * self.beam_size, beam * vocabulary - 1)
-        log_probs[:, self.pad] = -math.inf
+        log_probs.select(1, self.pad).fill_(-math.inf)
         if self.unk_penalty:
-            log_probs[:, self.unk] -= self.unk_penalty
+            log_probs.select(1, self.unk).sub_(self.unk_penalty)
         if forced is None and step < self.min_len:
-            log_probs[:, self.eos] = -math.inf
-        if last or forced is not None or not enough_blocks(vocabulary, beam, count):
+            log_probs.select(1, self.eos).fill_(-math.inf)
+        if last or forced is not None or not enough_blocks(vocabulary, beam, count + 1):
             return self.choose_as_fairseq(log_probs, scores, sentences, forced, last)
-        candidates, beyond_doubt = best_candidates(log_probs, scores, sentences, count)
-        doubtful = beyond_doubt.logical_not().nonzero().squeeze(1)
-        if doubtful.numel():
-            of_sentence = log_probs.view(sentences, -1)[doubtful].view(-1, vocabulary)
-            of_hypotheses = scores.view(sentences, -1)[doubtful].view(-1)
-            exact = self.choose_as_fairseq(of_sentence, of_hypotheses, doubtful.numel())
+        candidates = best_candidates(log_probs, scores, sentences, count + 1)
+        # Beyond doubt is a choice among scores of which no two are equal, nor the last and the next best, and none is NaN.
+        doubtful = np.flatnonzero(~descending(candidates.scores))
+        candidates = Candidates(*(part[:, :count] for part in candidates))
+        if len(doubtful):
+            places = torch.from_numpy(doubtful).to(log_probs.device)
+            exact = self.choose_as_fairseq(
+                log_probs.view(sentences, -1)[places].view(-1, vocabulary),
+                scores.view(sentences, -1)[places].view(-1),
+                len(doubtful),
+            )
             for part, exact_part in zip(candidates, exact, strict=True):
                 part[doubtful] = exact_part
         return candidates
@@ -145,19 +169,13 @@ class BeamSearchGenerator(SequenceGenerator):
             kept = log_probs.gather(1, words)
             log_probs.masked_fill_(words.ne(self.pad), -math.inf).scatter_(1, words, kept)
         total = (log_probs + scores.unsqueeze(1)).view(sentences, -1)
-        best, chosen = total.topk(min(2 * self.beam_size, total.size(1) - 1))
-        beams = chosen.div(vocabulary, rounding_mode="trunc")
-        return Candidates(best, chosen - beams * vocabulary, beams)
+        best, places = total.topk(min(2 * self.beam_size, total.size(1) - 1))
+        return Candidates.of(best, places, vocabulary)
 
     def hypotheses(
         self, found: list[list[Path]], attention: list[Tensor | None], device: torch.device
     ) -> list[list[dict[str, Tensor]]]:
-        """What fairseq's generator returns.
-
-        Args:
-            found: the last words of each sentence's hypotheses
-            attention: N x S of each step, None without; N is that step's
-        """
+        """What :meth:`find` found as fairseq's generator returns it."""
         ends = [end for of_sentence in found for end in of_sentence]
         paths = [end.steps() for end in ends]
         lengths = [len(path) for path in paths]
@@ -195,6 +213,11 @@ class BeamSearchGenerator(SequenceGenerator):
             [made[place] for place in sorted(range(begin, end), key=order.__getitem__, reverse=True)]
             for begin, end in zip(bounds, bounds[1:], strict=False)
         ]
+
+
+def descending(scores: np.ndarray) -> np.ndarray:
+    """Whether each of a sentence's scores is lower than the one before it: B x count as B."""
+    return np.all(scores[:, 1:] < scores[:, :-1], axis=1)
 
 
 class AligningBeamSearchGenerator(SequenceGeneratorWithAlignment, BeamSearchGenerator):
