@@ -8,7 +8,8 @@ ratio compares neighbours in time, and the table shows the median ratio and its 
 anything beside it.
 
 Measured are training, with fairseq's cross_entropy and with chunked_cross_entropy (the ``lstm`` always has the former), and
-beam search, in batches and one sentence at a time; of sources as they are and of sources of 40 to 50 words. Beside each
+beam search, in batches and one sentence at a time; of sources as they are and of sources of 40 to 50 words. ``search`` and
+``search-single`` compare our beam search with fairseq's own, both with the same model of ours. Beside each
 ratio stands the ratio that matrix work alone would give (its operations, counted), and how much of the machine's rate of
 matrix work each model reaches. Peak memory is of two updates from before the model is built: parameters, gradients, the
 optimizer's moments and activations together; the median of a process a round.
@@ -35,6 +36,8 @@ MEASURES = {
     "chunked": "words/s, chunked_cross_entropy",
     "decoding": "sentences/s, beam search in batches",
     "single": "sentences/s, beam search, one at a time",
+    "search": "sentences/s, beam search in batches, ours / fairseq's search with the same model",
+    "search-single": "sentences/s, beam search, one at a time, ours / fairseq's search with the same model",
     "ceiling": "sentences/s, beam search in batches, a decoder that costs nothing",
     "memory": "peak MiB of training",
 }
@@ -84,7 +87,7 @@ def parse_arguments() -> argparse.Namespace:
         "--measure",
         nargs="+",
         choices=MEASURES,
-        default=[measure for measure in MEASURES if measure != "ceiling"],
+        default=[measure for measure in MEASURES if measure != "ceiling" and not measure.startswith("search")],
         help="what is measured",
     )
     parser.add_argument(
@@ -127,7 +130,9 @@ def compare(contender: Contender, baseline: Contender, sources: str, arguments: 
         models = [Workload(each, arguments, source_words(sources)) for each in (contender, baseline)]
         size = {"parameters": models[0].parameters, "baseline_parameters": models[1].parameters}
         for measure in timed:
-            yield {"measure": measure, **size, **in_turns(*works(measure, *models, arguments), arguments.rounds)}
+            beside = {"baseline": "fairseq's search"} if measure.startswith("search") else {}
+            turns = in_turns(*works(measure, *models, arguments), arguments.rounds)
+            yield {"measure": measure, **size, **turns, **beside}
     if "memory" in arguments.measure:
         criteria = {"training": "cross_entropy", "chunked": "chunked_cross_entropy"}
         peaks = {measure: peak_of(contender, criterion, sources, arguments) for measure, criterion in criteria.items()}
@@ -144,6 +149,9 @@ def works(measure: str, ours: Workload, theirs: Workload, arguments: argparse.Na
         return [ours.training("chunked_cross_entropy"), theirs.training("cross_entropy")]
     if measure == "single":
         return [model.decoding(1, arguments.singles) for model in (ours, theirs)]
+    if measure.startswith("search"):
+        shape = (1, arguments.singles) if measure == "search-single" else (arguments.batch_size, arguments.batches)
+        return [ours.decoding(*shape), ours.decoding(*shape, fairseqs_search=True)]
     shape = arguments.batch_size, arguments.batches
     return [ours.decoding(*shape, features_for_free=measure == "ceiling"), theirs.decoding(*shape)]
 

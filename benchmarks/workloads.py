@@ -108,20 +108,31 @@ class Workload:
 
         return train
 
-    def decoding(self, sentences: int, batches: int, features_for_free: bool = False) -> Callable[[], float]:
+    def decoding(
+        self, sentences: int, batches: int, features_for_free: bool = False, fairseqs_search: bool = False
+    ) -> Callable[[], float]:
         """A function that translates so many batches of so many sentences and returns how many sentences these were.
 
         Args:
             features_for_free: of our architectures, compute no decoder: what is left is the encoder, the output layer and
                 the beam, and nothing that has these can be faster
+            fairseqs_search: with fairseq's generator, also where the model is ours
         """
+        from fairseq.dataclass.configs import GenerationConfig
         from fairseq.sequence_generator import SequenceGenerator
 
         if features_for_free:
             width = self.model.decoder.output_projection.in_features
             features = torch.randn(sentences * self.arguments.beam, 1, width, device=DEVICE)
-            self.model.decoder.extract_features = lambda words, *_: (features[: words.size(0)], {"attn": [None]})
-        generator = SequenceGenerator([self.model], self.task.target_dictionary, beam_size=self.arguments.beam)
+            self.model.decoder.read = lambda words, sentences, past: (
+                features[: words.size(0)],
+                {"attn": [None]},
+                past._replace(decoder=()),
+            )
+        if fairseqs_search:
+            generator = SequenceGenerator([self.model], self.task.target_dictionary, beam_size=self.arguments.beam)
+        else:
+            generator = self.task.build_generator([self.model], GenerationConfig(beam=self.arguments.beam))
         samples = self.decoding_batches(sentences, batches)
 
         @torch.no_grad()
