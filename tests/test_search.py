@@ -154,15 +154,23 @@ def test_ensembles_alignments_and_prefixes_are_fairseqs(
 
 
 @settings(max_examples=20, deadline=None)
-@given(options=options, lengths=lengths, seed=st.integers(1, 3))
+@given(
+    options=options,
+    lengths=lengths,
+    seed=st.integers(1, 3),
+    vocabulary=st.sampled_from([MANY, 4 * MANY]),
+    same_words=st.booleans(),
+)
 @pytest.mark.usefixtures("own_only")
-def test_ties_are_broken_as_fairseq_breaks_them(options, lengths, seed):
-    """Each word has three others with its score, and the beam's last place is nearly always one of several equals."""
-    model = model_of("lstm_kv_baseline", MANY, seed)
-    weight = model.decoder.output_projection.weight
+def test_ties_are_broken_as_fairseq_breaks_them(options, lengths, seed, vocabulary, same_words):
+    """Each word shares its score with four others, or is read like them too: then whole hypotheses are equal."""
+    model = model_of("lstm_kv_baseline", vocabulary, seed)
+    layers = [model.decoder.output_projection, model.decoder.embed_tokens][: 1 + same_words]
     with torch.no_grad():
-        weight[10:200] = weight[10:200].unflatten(0, (-1, 5))[:, :1].expand(-1, 5, -1).flatten(0, 1)
-    assert_same(*both([model], sample_of(lengths, seed), MANY, **options))
+        for layer in layers:
+            words = layer.weight[10:200].unflatten(0, (-1, 5))
+            layer.weight[10:200] = words[:, :1].expand_as(words).flatten(0, 1)
+    assert_same(*both([model], sample_of(lengths, seed), vocabulary, **options))
 
 
 def test_only_doubtful_sentences_are_sorted_whole(whole_sorts):

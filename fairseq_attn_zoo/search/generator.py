@@ -129,7 +129,7 @@ class BeamSearchGenerator(SequenceGenerator):
             ends = (scores + log_probs.select(1, self.eos)).view(sentences, beam).cpu().numpy()
             beams = np.argsort(-ends, axis=1)
             candidates = Candidates(np.take_along_axis(ends, beams, 1), np.full_like(beams, self.eos), beams)
-            if descending(candidates.scores).all() and np.isfinite(ends).all():
+            if np.isfinite(ends).all() and not self.has_ties(candidates).any():
                 return candidates
         # Twice the beam, for half of it may end; never all, so that padding is not chosen.
         count = min(2 * self.beam_size, beam * vocabulary - 1)
@@ -141,26 +141,42 @@ class BeamSearchGenerator(SequenceGenerator):
         if last or forced is not None or not enough_blocks(vocabulary, beam, count + 1):
             return self.choose_as_fairseq(log_probs, scores, sentences, forced, last)
         candidates = best_candidates(log_probs, scores, sentences, count + 1)
-        # Beyond doubt is a choice among scores of which no two are equal, nor the last and the next best, and none is NaN.
-        doubtful = np.flatnonzero(~descending(candidates.scores))
+        doubtful = np.flatnonzero(self.has_ties(candidates))
         candidates = Candidates(*(part[:, :count] for part in candidates))
         if len(doubtful):
-            places = torch.from_numpy(doubtful).to(log_probs.device)
-            exact = self.choose_as_fairseq(
-                log_probs.view(sentences, -1)[places].view(-1, vocabulary),
-                scores.view(sentences, -1)[places].view(-1),
-                len(doubtful),
-            )
+            exact = self.choose_as_fairseq(log_probs, scores, sentences, only=doubtful)
             for part, exact_part in zip(candidates, exact, strict=True):
                 part[doubtful] = exact_part
         return candidates
 
+    def has_ties(self, candidates: Candidates) -> np.ndarray:
+        """Of which sentences the choice depends on the order of equal scores, or on a score that is none: B."""
+        tied = ~(candidates.scores[:, 1:] < candidates.scores[:, :-1])
+        # No more candidates than these are looked at: a beam of them, and those that end.
+        looked_at = self.beam_size + (candidates.words == self.eos).sum(axis=1, keepdims=True)
+        return (tied & (np.arange(tied.shape[1]) < looked_at)).any(axis=1)
+
     def choose_as_fairseq(
-        self, log_probs: Tensor, scores: Tensor, sentences: int, forced: Tensor | None = None, last: bool = False
+        self,
+        log_probs: Tensor,
+        scores: Tensor,
+        sentences: int,
+        forced: Tensor | None = None,
+        last: bool = False,
+        only: np.ndarray | None = None,
     ) -> Candidates:
-        """:meth:`choose` by a sort of all log-probabilities, whose order of equal scores is fairseq's."""
-        vocabulary = log_probs.size(1)
-        log_probs.masked_fill_(log_probs.isnan(), -math.inf)
+        """:meth:`choose` by a sort of all log-probabilities, whose order of equal scores is fairseq's.
+
+        Args:
+            only: numbers of the sentences to choose for; None for all
+        """
+        count = min(2 * self.beam_size, log_probs.size(0) // sentences * log_probs.size(1) - 1)
+        if last:
+            # Words without a chance need not be sorted, as long as PyTorch sorts in the same way: it has two.
+            log_probs = log_probs[:, : max(64 * count, self.eos + 1)].contiguous()
+        lost = log_probs.select(1, self.unk).isnan()  # a hypothesis has log-probabilities of all words or of none
+        if lost.any():
+            log_probs[lost] = -math.inf
         if last:
             log_probs[:, : self.eos] = -math.inf
             log_probs[:, self.eos + 1 :] = -math.inf
@@ -168,9 +184,13 @@ class BeamSearchGenerator(SequenceGenerator):
             words = forced.repeat_interleave(log_probs.size(0) // sentences).unsqueeze(1)
             kept = log_probs.gather(1, words)
             log_probs.masked_fill_(words.ne(self.pad), -math.inf).scatter_(1, words, kept)
-        total = (log_probs + scores.unsqueeze(1)).view(sentences, -1)
-        best, places = total.topk(min(2 * self.beam_size, total.size(1) - 1))
-        return Candidates.of(best, places, vocabulary)
+        total = log_probs.add_(scores.unsqueeze(1)).view(sentences, -1)
+        some = only is not None and 2 * len(only) <= sentences  # else it is faster to sort all than to copy most
+        if some:
+            total = total[torch.from_numpy(only).to(total.device)]
+        best, places = total.topk(count)
+        candidates = Candidates.of(best, places, log_probs.size(1))
+        return candidates if only is None or some else Candidates(*(part[only] for part in candidates))
 
     def hypotheses(
         self, found: list[list[Path]], attention: list[Tensor | None], device: torch.device
@@ -213,11 +233,6 @@ class BeamSearchGenerator(SequenceGenerator):
             [made[place] for place in sorted(range(begin, end), key=order.__getitem__, reverse=True)]
             for begin, end in zip(bounds, bounds[1:], strict=False)
         ]
-
-
-def descending(scores: np.ndarray) -> np.ndarray:
-    """Whether each of a sentence's scores is lower than the one before it: B x count as B."""
-    return np.all(scores[:, 1:] < scores[:, :-1], axis=1)
 
 
 class AligningBeamSearchGenerator(SequenceGeneratorWithAlignment, BeamSearchGenerator):
