@@ -416,6 +416,23 @@ def test_a_compiled_decoder_translates_like_the_plain_one(corpus, trained, gener
         torch.testing.assert_close(weights, torch.tensor(plain[number].best.weights()), rtol=0, atol=2e-6)
 
 
+def test_fairseqs_own_search_finds_the_same(corpus, trained, generated, monkeypatch):
+    """The best hypotheses of all sentences, their scores and their weights."""
+    ours = generated("gru_rnnsearch", *SOFT)
+    monkeypatch.setenv("FAIRSEQ_ATTN_ZOO_SEARCH", "fairseq")
+    flags = ("--path", trained("gru_rnnsearch").best, *SOFT)
+    output = run("generate", corpus.data, *USER_DIR, *flags, cwd=corpus.data, fresh=True)
+    assert "fairseq's own search is used" in output
+    theirs = translations(output)
+    assert sorted(theirs) == sorted(ours)
+    for number, sentence in theirs.items():
+        for found, expected in zip(ours[number].hypotheses, sentence.hypotheses, strict=True):
+            assert found.words == expected.words
+            assert found.word_scores == pytest.approx(expected.word_scores, abs=TOLERANCE)
+            weights = torch.tensor(found.weights())
+            torch.testing.assert_close(weights, torch.tensor(expected.weights()), rtol=0, atol=2e-6)
+
+
 def test_a_number_of_hops_out_of_range_is_refused(corpus, trained):
     flags = ("--path", trained("lstm_memnet_hops").best, "--model-overrides", "{'source_hops': 9}")
     output = run("generate", corpus.data, *USER_DIR, *flags, cwd=corpus.data, fails=True)

@@ -337,6 +337,17 @@ def test_a_reference_is_scored_by_fairseqs_scorer():
     assert not isinstance(generator, SequenceGenerator)
 
 
+def test_a_model_that_drops_out_is_left_to_fairseqs():
+    model = model_of("lstm_kv_baseline", SOME, dropout=0.5)
+    found = []
+    for generator in (BeamSearchGenerator, SequenceGenerator):
+        made = generator([model], dictionary(), beam_size=3, max_len_b=6)
+        model.train()
+        torch.manual_seed(1)
+        found.append(made.generate([model], sample_of([4, 2])))
+    assert_same(*found)
+
+
 def test_a_prefix_that_ends_is_left_to_fairseqs():
     model = model_of("lstm_kv_baseline", SOME)
     prefix = torch.tensor([[6, dictionary().eos()], [6, 7]])

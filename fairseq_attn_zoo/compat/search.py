@@ -1,11 +1,13 @@
 """Search: our own beam search where it does what was asked for."""
 
 import functools
+import logging
 import os
 
 from fairseq.tasks import FairseqTask
 
 VARIABLE = "FAIRSEQ_ATTN_ZOO_SEARCH"
+logger = logging.getLogger(__name__)
 
 
 def search_with_our_generator() -> None:
@@ -44,4 +46,6 @@ def ours_is_wanted(models: list) -> bool:
     wanted = os.environ.get(VARIABLE, "zoo")
     if wanted not in ("zoo", "fairseq"):
         raise ValueError(f"{VARIABLE} is {wanted!r}; it is 'zoo' (our beam search, the default) or 'fairseq'")
+    if wanted == "fairseq":
+        logger.info(f"fairseq's own search is used, because {VARIABLE} asks for it")
     return wanted == "zoo" and all(isinstance(model, RecurrentModel) for model in models)

@@ -27,8 +27,8 @@ class Path(NamedTuple):
 class Beam:
     """The hypotheses of one sentence.
 
-    A word for word copy of what fairseq's generator does with tensors of all sentences at once: among the best
-    candidates, those within the beam that end are found, and the best that do not end go on.
+    The rule is that of fairseq's generator: of the best candidates, those that end are found if they are within the beam,
+    and the best of those that do not end go on.
 
     Args:
         size: hypotheses that are kept, and that are found before the sentence is done

@@ -18,8 +18,9 @@ from .reader import Reader
 class BeamSearchGenerator(SequenceGenerator):
     """fairseq's ``SequenceGenerator`` for models of this package: the same hypotheses and scores in less time.
 
-    What it does not know (sampling and other strategies than beam search, constraints, a language model, blocked n-grams,
-    ``--match-source-len``, suppressed words) it leaves to fairseq's.
+    What it does not know it leaves to fairseq's: sampling and other strategies than beam search, constraints, a language
+    model, blocked n-grams, ``--match-source-len``, suppressed words, a prefix that ends the sentence, dropout while
+    translating.
     """
 
     @torch.no_grad()
@@ -99,6 +100,7 @@ class BeamSearchGenerator(SequenceGenerator):
             and not self.match_source_len
             and getattr(sample["net_input"].get("src_tokens"), "ndim", 0) == 2
             and (prefix_tokens is None or not prefix_tokens.eq(self.eos).any())
+            and not any(model.training for model in self.model.models)
         )
 
     def read(self, readers: list[Reader], words: Tensor) -> tuple[Tensor, Tensor | None]:

@@ -45,7 +45,7 @@ class Reader:
         logits = self.logits(features)
         if temperature != 1.0:
             logits = logits.div_(temperature)
-        if logits.dtype == torch.float32:
+        if logits.dtype == torch.float32 and logits.is_cpu:  # in place: half the time, for half the memory
             log_probs = torch.log_softmax(logits, -1, out=logits)
         else:
             log_probs = torch.log_softmax(logits, -1, dtype=torch.float32)
