@@ -13,6 +13,8 @@ Raises:
 import sys
 from importlib import import_module
 
+from . import importing
+
 __version__ = "0.1.0"
 
 if sys.version_info < (3, 10):  # noqa: UP036 - a checkout named by --user-dir was not installed by pip
@@ -21,6 +23,8 @@ if sys.version_info < (3, 10):  # noqa: UP036 - a checkout named by --user-dir w
 
 class RegisterAfterFairseq:
     """A finder for ``sys.meta_path``: fairseq is found as without it, and once it is imported :mod:`.models` is too.
+
+    It is imported without what only its other tasks call (:mod:`.importing`).
 
     Importing fairseq takes seconds, so that the package does not do it by itself. But whoever has both shall have the
     architectures and the patches, in whichever order they were imported.
@@ -36,7 +40,8 @@ class RegisterAfterFairseq:
             execute = spec.loader.exec_module
 
             def exec_module(module):
-                execute(module)
+                with importing.deferred(importing.MEASURES):
+                    execute(module)
                 sys.meta_path.remove(cls)
                 import_module(".models", __name__)
 

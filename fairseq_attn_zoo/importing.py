@@ -45,9 +45,3 @@ def deferred(names: tuple[str, ...]) -> Iterator[None]:
         for name, module in stand_ins.items():
             if sys.modules.get(name) is module:
                 del sys.modules[name]
-
-
-def import_fairseq() -> None:
-    """Import fairseq, if nobody has, in half the time."""
-    with deferred(MEASURES):
-        import fairseq  # noqa: F401

@@ -5,12 +5,9 @@ import sys
 from pathlib import Path
 
 PROGRAM = """
-import importlib.util, sys
-from pathlib import Path
-spec = importlib.util.spec_from_file_location("importing", "fairseq_attn_zoo/importing.py")
-importing = importlib.util.module_from_spec(spec)
-spec.loader.exec_module(importing)
-importing.import_fairseq()
+import sys
+import fairseq_attn_zoo
+import fairseq
 assert not {"sklearn", "sklearn.metrics", "scipy.stats"} & set(sys.modules), "imported, or still standing in"
 from fairseq.criterions.sentence_prediction import acc_and_f1, pearson_and_spearman
 from fairseq.tasks.audio_classification import sklearn_metrics
