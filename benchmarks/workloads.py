@@ -40,12 +40,10 @@ def contenders_of(arguments: argparse.Namespace) -> list[Contender]:
 
 def baseline_of(contender: Contender, size: int) -> Contender:
     """The ``lstm`` whose bidirectional encoder has as many units a direction, and which has as many layers."""
-    from fairseq.models import MODEL_DATACLASS_REGISTRY
-
     from fairseq_attn_zoo.models import ARCHITECTURES
 
-    direction = size // 2 if ARCHITECTURES[contender.architecture].joins_directions else size
-    layers = MODEL_DATACLASS_REGISTRY[contender.architecture].encoder_layers
+    card = ARCHITECTURES[contender.architecture].card
+    direction, layers = card.widths.encoder_beside(size), card.config.encoder_layers
     return Contender(BASELINE, f"--encoder-hidden-size {direction} --encoder-layers {layers} --decoder-layers {layers}")
 
 

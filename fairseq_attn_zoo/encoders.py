@@ -1,7 +1,7 @@
 """Recurrent encoders, in PyTorch alone.
 
 Sources are right-padded here: word j of every sentence stands at position j - 1. (fairseq's left padding is undone, and
-redone for the weights, where fairseq comes in: :mod:`fairseq_attn_zoo.models.base`.)
+redone for the weights, where fairseq comes in: :mod:`fairseq_attn_zoo.models.encoder`.)
 """
 
 from typing import NamedTuple

@@ -34,7 +34,7 @@ from conftest import SUBSETS
 from fairseq_attn_zoo.models import ARCHITECTURES
 
 EVERY = sorted(ARCHITECTURES)
-WITH_ATTENTION = [name for name in EVERY if ARCHITECTURES[name].has_attention]
+WITH_ATTENTION = [name for name in EVERY if ARCHITECTURES[name].card.has_attention]
 WITHOUT_ATTENTION = [name for name in EVERY if name not in WITH_ATTENTION]
 SOFT = ("--print-alignment", "soft")
 TOLERANCE = 1e-4  # of scores in base 2, printed with four decimals

@@ -132,7 +132,9 @@ def test_sharing_with_the_output_layer_needs_equal_widths(name):
 def test_pretrained_embeddings_are_read_and_a_wrong_width_is_named(name, tmp_path):
     path = tmp_path / "words.txt"
     path.write_text("2 5\nw0 1 2 3 4 5\nw3 5 4 3 2 1\n")
-    embedding = ARCHITECTURES[name].build_embedding(dictionary(), 5, str(path))
+    embedding = tiny_model(
+        name, keep_initial_values=True, encoder_embed_dim=5, encoder_embed_path=str(path)
+    ).encoder.embed_tokens
     assert embedding.weight[dictionary().index("w3")].tolist() == [5, 4, 3, 2, 1]
     assert embedding.weight[dictionary().pad()].abs().sum() == 0
     with pytest.raises(ValueError, match="5 values.*6 wide"):

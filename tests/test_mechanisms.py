@@ -81,7 +81,7 @@ def test_a_flag_exists_only_where_it_is_read(flag, architectures):
         (
             "lstm_cky_baseline",
             {"encoder_hidden_size": 6},
-            r"--encoder-hidden-size \(6\) and --decoder-hidden-size \(8\)",
+            r"--encoder-hidden-size \(6, one direction\) must be equal to --decoder-hidden-size \(8\)",
         ),
         (
             "lstm_cky_attention",

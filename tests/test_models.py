@@ -61,7 +61,7 @@ def test_weights_are_a_distribution_over_the_source(variant, lengths):
     batch = pad_batch(random_batch(lengths), left=True)
     targets = pad_batch(teacher_forced(random_batch([3] * len(lengths))))
     weights = model(batch, None, targets)[1]["attn"][0]
-    assert model.has_attention == model.decoder.network.has_attention
+    assert model.card.has_attention == model.decoder.network.has_attention
     if not model.decoder.network.has_attention:
         assert weights is None
         return

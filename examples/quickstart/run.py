@@ -108,7 +108,7 @@ def run(arguments: argparse.Namespace) -> None:
     announce(3, f"fairseq-train: {arguments.arch}, {arguments.updates} updates, on the {'CPU' if device else 'GPU'}")
     model = train(arguments, corpus, data, device)
     announce(4, f"fairseq-generate: the test set with beam {BEAM}")
-    attends = ARCHITECTURES[arguments.arch].has_attention
+    attends = ARCHITECTURES[arguments.arch].card.has_attention
     output = model / "translation.txt"
     soft = ["--beam", str(BEAM), *(["--print-alignment", "soft"] if attends else [])]
     hypotheses = generate("translation", data, model, soft + device, output, arguments.test)

@@ -300,7 +300,7 @@ def finish(run: Run, no_unk: bool, device: list[str], report: Callable[[str], No
             scores = corpus_scores([without[n] for n in kept], [references[n] for n in kept])
             result["no_unk_bleu"] = scores["bleu"]
     ours = ARCHITECTURES.get(run.trained.architecture)
-    if run.gold is not None and ours is not None and ours.has_attention:
+    if run.gold is not None and ours is not None and ours.card.has_attention:
         result.update(align(run, device))
     result["flags"] = run.trained.flags
     result["decoding"] = run.system.decoding

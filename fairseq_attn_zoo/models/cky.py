@@ -1,50 +1,63 @@
 """CKY attention and its baseline (Watanabe, Tamura and Ninomiya 2017), with the paper's sizes as defaults."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from typing import Optional
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from ..attention import AttentionMechanism, CKYAttention, DotAttention
 from ..chart import DeductionUnits, bracketed
 from ..decoders import InputFeedingDecoder, reverse_initial_state
 from ..encoders import TwoStackEncoder
-from .base import RecurrentModel, register_architecture
-from .config import RecurrentConfig, dropout_or_default
+from ..initial_values import InitialValues, by_inputs, uniform
+from .base import RecurrentModel
+from .config import RecurrentConfig, dropout_or_default, even, layers, option, probability, size
+from .networks import decoder_sizes, two_stack_encoder
+from .registry import Card, Paper, register_architecture
+from .widths import EQUAL
+
+WATANABE = Paper(
+    "Watanabe, Tamura and Ninomiya",
+    2017,
+    "CKY-based convolutional attention for neural machine translation",
+    "https://aclanthology.org/I17-2001",
+)
 
 
 @dataclass
 class CKYBaselineConfig(RecurrentConfig):
-    encoder_embed_dim: int = field(default=256, metadata={"help": "width of the source embeddings"})
-    encoder_hidden_size: int = field(default=256, metadata={"help": "d, units of one direction of the encoder"})
-    encoder_layers: int = field(default=2, metadata={"help": "layers of each direction; as many as the decoder's"})
-    decoder_embed_dim: int = field(default=256, metadata={"help": "width of the target embeddings"})
-    decoder_hidden_size: int = field(
-        default=256, metadata={"help": "d, units of the decoder: as many as a direction's"}
-    )
-    decoder_layers: int = field(default=2, metadata={"help": "layers of the decoder; as many as the encoder's"})
+    encoder_embed_dim: int = size(256, "width of the source embeddings")
+    encoder_hidden_size: int = size(256, "d, units of one direction of the encoder")
+    encoder_layers: int = layers(2, "layers of each direction; as many as the decoder's")
+    decoder_embed_dim: int = size(256, "width of the target embeddings")
+    decoder_hidden_size: int = size(256, "d, units of the decoder: as many as a direction's")
+    decoder_layers: int = layers(2, "layers of the decoder; as many as the encoder's")
 
 
 @dataclass
 class CKYConfig(CKYBaselineConfig):
-    attention_cnn_dropout: Optional[float] = field(
-        default=None, metadata={"help": "dropout on the cells of the chart (default: --dropout)"}
-    )
-    attention_relu_after_sum: bool = field(
-        default=False,
-        metadata={"help": "a ReLU after the deduction unit's sum too; the chart then takes far more time"},
+    encoder_hidden_size: int = even(CKYBaselineConfig, "encoder_hidden_size", "the deduction unit halves its states")
+    attention_cnn_dropout: Optional[float] = probability(None, "dropout on the cells of the chart (default: --dropout)")
+    attention_relu_after_sum: bool = option(
+        False, "a ReLU after the deduction unit's sum too; the chart then takes far more time"
     )
 
 
-@register_architecture("lstm_cky_baseline", CKYBaselineConfig)
+BASELINE = Card(
+    "lstm_cky_baseline",
+    CKYBaselineConfig,
+    WATANABE,
+    "attention to the words only: the baseline",
+    # The paper says nothing of them.
+    InitialValues({"*.attention.units.*": by_inputs, "*": uniform(0.1)}),
+    widths=EQUAL,
+)
+
+
+@register_architecture(BASELINE)
 class CKYBaselineModel(RecurrentModel):
     """ANMT: residual LSTM stacks that meet in a sum, two input-feeding LSTM layers, dot-product attention."""
-
-    @classmethod
-    def initialize_embedding(cls, weight: Tensor) -> None:
-        """The paper says nothing: uniform in [-0.1, 0.1]."""
-        nn.init.uniform_(weight, -0.1, 0.1)
 
     @classmethod
     def build_attention(cls, config: CKYBaselineConfig) -> AttentionMechanism:
@@ -54,39 +67,22 @@ class CKYBaselineModel(RecurrentModel):
     def build_networks(
         cls, config: CKYBaselineConfig, target_vocabulary: int
     ) -> tuple[TwoStackEncoder, InputFeedingDecoder]:
-        if config.encoder_hidden_size != config.decoder_hidden_size:
-            raise ValueError(
-                f"--encoder-hidden-size ({config.encoder_hidden_size}) and --decoder-hidden-size "
-                f"({config.decoder_hidden_size}) must be equal: the decoder starts from the states of one direction"
-            )
-        dropout = dropout_or_default(config, "encoder_dropout_out")
-        encoder = TwoStackEncoder(
-            config.encoder_embed_dim,
-            config.encoder_hidden_size,
-            config.encoder_layers,
-            residual=True,
-            dropout=dropout,
-            dropout_between=dropout,
+        encoder = two_stack_encoder(config, residual=True, dropout_between=True)
+        return encoder, InputFeedingDecoder(
+            cls.build_attention(config), initial_state=reverse_initial_state, state_first=True, **decoder_sizes(config)
         )
-        for parameter in encoder.parameters():
-            nn.init.uniform_(parameter, -0.1, 0.1)
-        decoder = InputFeedingDecoder(
-            cls.build_attention(config),
-            config.decoder_embed_dim,
-            config.decoder_hidden_size,
-            config.decoder_layers,
-            reverse_initial_state,
-            dropout_or_default(config, "decoder_dropout_out"),
-            state_first=True,
-        )
-        return encoder, decoder
 
 
-@register_architecture("lstm_cky_attention", CKYConfig)
+@register_architecture(
+    replace(
+        BASELINE,
+        name="lstm_cky_attention",
+        config=CKYConfig,
+        summary="attention to the words and to every span of them, filled by convolutions as a CKY chart",
+    )
+)
 class CKYModel(CKYBaselineModel):
     """The same with attention to the words and to every span of them."""
-
-    even_sizes = {"encoder_hidden_size": "the deduction unit halves its states"}
 
     @classmethod
     def build_attention(cls, config: CKYConfig) -> CKYAttention:

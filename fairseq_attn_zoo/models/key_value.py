@@ -1,6 +1,6 @@
 """Key-value attention and its two siblings (Mino et al. 2017), with the paper's sizes as defaults."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 
 from fairseq.dataclass import ChoiceEnum
 from torch import Tensor, nn
@@ -8,46 +8,74 @@ from torch import Tensor, nn
 from ..attention import HalfScoredAttention, KeyValueAttention, MergedSourceAttention, SharedMemoryAttention
 from ..decoders import KeyValueDecoder
 from ..encoders import TwoStackEncoder
-from .base import RecurrentModel, register_architecture
-from .config import RecurrentConfig, dropout_or_default
+from ..initial_values import InitialValues, normal, zeros
+from .base import RecurrentModel
+from .config import RecurrentConfig, even, layers, option, size
+from .networks import decoder_sizes, two_stack_encoder
+from .registry import Card, Paper, always, register_architecture
 
-INITIAL_STD = 0.05  # Section 4.2: all weight matrices from N(0, 0.05^2)
+MINO = Paper(
+    "Mino, Utiyama, Sumita and Tokunaga",
+    2017,
+    "Key-value attention mechanism for neural machine translation",
+    "https://aclanthology.org/I17-2049",
+)
+WEIGHTS = normal(0.05)  # Section 4.2
 
 
 @dataclass
 class KeyValueBaselineConfig(RecurrentConfig):
-    encoder_embed_dim: int = field(default=540, metadata={"help": "K, width of the source embeddings"})
-    encoder_hidden_size: int = field(default=540, metadata={"help": "K, units of one direction of the encoder"})
-    encoder_layers: int = field(default=2, metadata={"help": "layers of each direction; as many as the decoder's"})
-    decoder_embed_dim: int = field(default=540, metadata={"help": "K, width of the target embeddings"})
-    decoder_hidden_size: int = field(default=540, metadata={"help": "K, units of the decoder and width of the memory"})
-    decoder_layers: int = field(default=2, metadata={"help": "layers of the decoder; as many as the encoder's"})
-    attention_query: ChoiceEnum(["previous", "current"]) = field(
-        default="previous",
-        metadata={"help": "attend with the decoder state before the word just read (the paper's) or after it"},
+    encoder_embed_dim: int = size(540, "K, width of the source embeddings")
+    encoder_hidden_size: int = size(540, "K, units of one direction of the encoder")
+    encoder_layers: int = layers(2, "layers of each direction; as many as the decoder's")
+    decoder_embed_dim: int = size(540, "K, width of the target embeddings")
+    decoder_hidden_size: int = size(540, "K, units of the decoder and width of the memory")
+    decoder_layers: int = layers(2, "layers of the decoder; as many as the encoder's")
+    attention_query: ChoiceEnum(["previous", "current"]) = option(
+        "previous", "attend with the decoder state before the word just read (the paper's) or after it"
     )
 
 
 @dataclass
 class KeyValueConfig(KeyValueBaselineConfig):
-    attention_key_query: ChoiceEnum(["upper-half", "projected"]) = field(
-        default="upper-half",
-        metadata={"help": "score the keys with the upper half of the decoder state, or with a learned map of it"},
+    encoder_hidden_size: int = even(
+        KeyValueBaselineConfig, "encoder_hidden_size", "the state of each encoder direction is cut into two halves"
+    )
+    decoder_hidden_size: int = even(
+        KeyValueBaselineConfig, "decoder_hidden_size", "the decoder state is cut into two halves"
+    )
+    attention_key_query: ChoiceEnum(["upper-half", "projected"]) = option(
+        "upper-half", "score the keys with the upper half of the decoder state, or with a learned map of it"
     )
 
 
-@register_architecture("lstm_kv_baseline", KeyValueBaselineConfig)
+@dataclass
+class ModifiedInitConfig(KeyValueBaselineConfig):
+    decoder_hidden_size: int = even(
+        KeyValueBaselineConfig, "decoder_hidden_size", "the decoder state is cut into two halves"
+    )
+
+
+def without_the_upper_half(weight: Tensor, owner: nn.Module) -> None:
+    """Section 3.3: the columns of W_d that read the upper half of c_j, K + 1 to 3K/2, start at zero."""
+    WEIGHTS(weight, owner)
+    size = weight.size(0)
+    nn.init.zeros_(weight[:, size : size + size // 2])
+
+
+BASELINE = Card(
+    "lstm_kv_baseline",
+    KeyValueBaselineConfig,
+    MINO,
+    "one memory, which is key and value at once: the baseline",
+    InitialValues({"*.bias*": zeros, "*": WEIGHTS}),
+    has_output_bias=always,  # b_o, Eq. 4
+)
+
+
+@register_architecture(BASELINE)
 class KeyValueBaselineModel(RecurrentModel):
     """*attn*: one memory, which is key and value at once."""
-
-    @classmethod
-    def initialize_embedding(cls, weight: Tensor) -> None:
-        """Section 4.2: N(0, 0.05^2)."""
-        nn.init.normal_(weight, std=INITIAL_STD)
-
-    @classmethod
-    def has_output_bias(cls, config: KeyValueBaselineConfig) -> bool:
-        return True  # b_o, Eq. 4
 
     @classmethod
     def build_attention(cls, config: KeyValueBaselineConfig, source_size: int) -> MergedSourceAttention:
@@ -57,37 +85,24 @@ class KeyValueBaselineModel(RecurrentModel):
     def build_networks(
         cls, config: KeyValueBaselineConfig, target_vocabulary: int
     ) -> tuple[TwoStackEncoder, KeyValueDecoder]:
-        encoder = TwoStackEncoder(
-            config.encoder_embed_dim,
-            config.encoder_hidden_size,
-            config.encoder_layers,
-            dropout=dropout_or_default(config, "encoder_dropout_out"),
-        )
-        decoder = KeyValueDecoder(
+        encoder = two_stack_encoder(config)
+        return encoder, KeyValueDecoder(
             cls.build_attention(config, encoder.output_size),
-            config.decoder_embed_dim,
-            config.decoder_hidden_size,
-            config.decoder_layers,
             attend_with_current=config.attention_query == "current",
-            dropout=dropout_or_default(config, "decoder_dropout_out"),
+            **decoder_sizes(config),
         )
-        for network in (encoder, decoder):
-            for name, parameter in network.named_parameters():
-                if "bias" in name:
-                    nn.init.zeros_(parameter)
-                else:
-                    nn.init.normal_(parameter, std=INITIAL_STD)
-        return encoder, decoder
 
 
-@register_architecture("lstm_kv_attention", KeyValueConfig)
+@register_architecture(
+    replace(
+        BASELINE,
+        name="lstm_kv_attention",
+        config=KeyValueConfig,
+        summary="keys for the score, values for the context",
+    )
+)
 class KeyValueModel(KeyValueBaselineModel):
     """*key-value*: keys for the score, values for the context."""
-
-    even_sizes = {
-        "encoder_hidden_size": "the state of each encoder direction is cut into two halves",
-        "decoder_hidden_size": "the decoder state is cut into two halves",
-    }
 
     @classmethod
     def build_attention(cls, config: KeyValueConfig, source_size: int) -> KeyValueAttention:
@@ -96,22 +111,18 @@ class KeyValueModel(KeyValueBaselineModel):
         )
 
 
-@register_architecture("lstm_kv_modified_init", KeyValueBaselineConfig)
+@register_architecture(
+    replace(
+        BASELINE,
+        name="lstm_kv_modified_init",
+        config=ModifiedInitConfig,
+        summary="the baseline with half of its memory kept from the readout at first",
+        initial_values=BASELINE.initial_values.but({"decoder.network.readout.weight": without_the_upper_half}),
+    )
+)
 class ModifiedInitModel(KeyValueBaselineModel):
     """*modifying-IW*: the score reads the memory's upper half; the readout starts without it."""
-
-    even_sizes = {"decoder_hidden_size": "the decoder state is cut into two halves"}
 
     @classmethod
     def build_attention(cls, config: KeyValueBaselineConfig, source_size: int) -> HalfScoredAttention:
         return HalfScoredAttention(config.decoder_hidden_size, source_size)
-
-    @classmethod
-    def build_networks(
-        cls, config: KeyValueBaselineConfig, target_vocabulary: int
-    ) -> tuple[TwoStackEncoder, KeyValueDecoder]:
-        encoder, decoder = super().build_networks(config, target_vocabulary)
-        size = config.decoder_hidden_size
-        # Section 3.3: the columns of W_d that read the upper half of c_j, K + 1 to 3K/2, start at zero.
-        nn.init.zeros_(decoder.readout.weight[:, size : size + size // 2])
-        return encoder, decoder

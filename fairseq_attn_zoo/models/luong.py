@@ -1,62 +1,58 @@
 """Global attention (Luong, Pham and Manning 2015) with its three scores, with or without input feeding."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from fairseq.dataclass import ChoiceEnum
-from torch import Tensor, nn
 
 from ..attention import AttentionMechanism, ConcatAttention, DotAttention, GeneralAttention
 from ..decoders import FreeRunningDecoder, InputFeedingDecoder, RecurrentDecoder, joined_initial_state
 from ..encoders import RecurrentEncoder
-from .base import RecurrentModel, register_architecture
-from .config import RecurrentConfig, dropout_or_default
+from ..initial_values import InitialValues, uniform
+from .base import RecurrentModel
+from .config import RecurrentConfig, option, size
+from .networks import decoder_sizes, recurrent_encoder
+from .registry import Card, Paper, register_architecture
+from .widths import HALF
+
+LUONG = Paper(
+    "Luong, Pham and Manning",
+    2015,
+    "Effective approaches to attention-based neural machine translation",
+    "https://arxiv.org/abs/1508.04025",
+)
 
 
 @dataclass
 class LuongConfig(RecurrentConfig):
-    encoder_hidden_size: int = field(
-        default=256, metadata={"help": "units of one direction of the encoder: half of --decoder-hidden-size"}
+    encoder_hidden_size: int = size(256, "units of one direction of the encoder: half of --decoder-hidden-size")
+    attention_score: ChoiceEnum(["dot", "general", "concat"]) = option(
+        "dot", "score of a target state and a source state"
     )
-    attention_score: ChoiceEnum(["dot", "general", "concat"]) = field(
-        default="dot", metadata={"help": "score of a target state and a source state"}
-    )
-    attention_dim: int = field(default=512, metadata={"help": "units of the hidden layer of the concat score"})
-    decoder_no_input_feeding: bool = field(
-        default=False, metadata={"help": "do not feed the attentional vector to the next step"}
+    attention_dim: int = size(512, "units of the hidden layer of the concat score")
+    decoder_no_input_feeding: bool = option(
+        False, "do not feed the attentional vector to the next step; training then has no loop over target words"
     )
 
 
-@register_architecture("lstm_luong_attention", LuongConfig)
+@register_architecture(
+    Card(
+        "lstm_luong_attention",
+        LuongConfig,
+        LUONG,
+        "global attention: dot, general, concat; input feeding",
+        InitialValues({"*": uniform(0.1)}),  # Section 4.1
+        widths=HALF,
+    )
+)
 class LuongModel(RecurrentModel):
     """Bidirectional LSTM, global attention, attentional vector fed back."""
 
-    joins_directions = True
-
-    @classmethod
-    def initialize_embedding(cls, weight: Tensor) -> None:
-        """Luong 2015, Section 4.1: all parameters uniform in [-0.1, 0.1]."""
-        nn.init.uniform_(weight, -0.1, 0.1)
-
     @classmethod
     def build_networks(cls, config: LuongConfig, target_vocabulary: int) -> tuple[RecurrentEncoder, RecurrentDecoder]:
-        encoder = RecurrentEncoder(
-            "lstm",
-            config.encoder_embed_dim,
-            config.encoder_hidden_size,
-            config.encoder_layers,
-            dropout=dropout_or_default(config, "encoder_dropout_out"),
-        )
-        for parameter in encoder.parameters():
-            nn.init.uniform_(parameter, -0.1, 0.1)
-        decoder = (FreeRunningDecoder if config.decoder_no_input_feeding else InputFeedingDecoder)(
-            build_attention(config, encoder.output_size),
-            config.decoder_embed_dim,
-            config.decoder_hidden_size,
-            config.decoder_layers,
-            joined_initial_state,
-            dropout_or_default(config, "decoder_dropout_out"),
-        )
-        return encoder, decoder
+        encoder = recurrent_encoder(config, "lstm")
+        decoder = FreeRunningDecoder if config.decoder_no_input_feeding else InputFeedingDecoder
+        attention = build_attention(config, encoder.output_size)
+        return encoder, decoder(attention, initial_state=joined_initial_state, **decoder_sizes(config))
 
 
 def build_attention(config: LuongConfig, source_size: int) -> AttentionMechanism:

@@ -3,75 +3,117 @@
 And RNNsearch with coverage (Tu, Lu, Liu, Liu and Li 2016), of the same sizes.
 """
 
-from dataclasses import dataclass, field
-
-from torch import Tensor, nn
+from dataclasses import dataclass, replace
 
 from ..attention import AdditiveAttention, CoverageAttention
 from ..cells import ConditionalGRUCell
 from ..decoders import AttendThenUpdateDecoder, FixedContextDecoder, MaxoutReadout, TanhInitialState
 from ..encoders import RecurrentEncoder
-from .base import RecurrentModel, register_architecture
-from .config import RecurrentConfig, check_range, dropout_or_default
+from ..initial_values import InitialValues, normal, orthogonal, zeros
+from .base import RecurrentModel
+from .config import RecurrentConfig, number, size
+from .networks import decoder_sizes, recurrent_encoder
+from .registry import Card, Paper, register_architecture
+
+BAHDANAU = Paper(
+    "Bahdanau, Cho and Bengio",
+    2015,
+    "Neural machine translation by jointly learning to align and translate",
+    "https://arxiv.org/abs/1409.0473",
+)
+TU = Paper(
+    "Tu, Lu, Liu, Liu and Li",
+    2016,
+    "Modeling coverage for neural machine translation",
+    "https://arxiv.org/abs/1601.04811",
+)
 
 
 @dataclass
 class RNNEncDecConfig(RecurrentConfig):
-    encoder_embed_dim: int = field(default=620, metadata={"help": "m, width of the source embeddings"})
-    encoder_hidden_size: int = field(default=1000, metadata={"help": "n, units of one direction of the encoder"})
-    decoder_embed_dim: int = field(default=620, metadata={"help": "m, width of the target embeddings"})
-    decoder_hidden_size: int = field(default=1000, metadata={"help": "n, units of the decoder"})
-    decoder_maxout_size: int = field(
-        default=500, metadata={"help": "l, maxout units of the readout (each is the larger of two)"}
-    )
+    encoder_embed_dim: int = size(620, "m, width of the source embeddings")
+    encoder_hidden_size: int = size(1000, "n, units of one direction of the encoder")
+    decoder_embed_dim: int = size(620, "m, width of the target embeddings")
+    decoder_hidden_size: int = size(1000, "n, units of the decoder")
+    decoder_maxout_size: int = size(500, "l, maxout units of the readout (each is the larger of two)")
 
 
 @dataclass
 class RNNSearchConfig(RNNEncDecConfig):
-    attention_dim: int = field(default=1000, metadata={"help": "units of the alignment model's hidden layer"})
+    attention_dim: int = size(1000, "units of the alignment model's hidden layer")
 
 
 @dataclass
 class CoverageConfig(RNNSearchConfig):
-    attention_max_fertility: int = field(
-        default=2, metadata={"help": "N, the most target words that coverage expects of a source word"}
+    attention_max_fertility: int = number(
+        2, "N, the most target words that coverage expects of a source word", lowest=1
     )
 
 
-def build_gru_encoder(config: RNNEncDecConfig, bidirectional: bool) -> RecurrentEncoder:
-    encoder = RecurrentEncoder(
-        "gru",
-        config.encoder_embed_dim,
-        config.encoder_hidden_size,
-        config.encoder_layers,
-        bidirectional,
-        dropout_or_default(config, "encoder_dropout_out"),
-    )
-    # The paper's appendix: recurrent matrices orthogonal, one a gate; biases zero; the rest from N(0, 0.01^2).
-    for name, parameter in encoder.rnn.named_parameters():
-        if "bias" in name:
-            nn.init.zeros_(parameter)
-        elif "weight_hh" in name:
-            for recurrent in parameter.data.chunk(3):
-                nn.init.orthogonal_(recurrent)
-        else:
-            nn.init.normal_(parameter, std=0.01)
-    return encoder
+RNNENCDEC = Card(
+    "gru_rnnencdec",
+    RNNEncDecConfig,
+    BAHDANAU,
+    "RNN encoder-decoder of Cho et al. (2014), one fixed context: the baseline",
+    # The paper's appendix: recurrent matrices orthogonal, one per gate; W_a and U_a from N(0, 0.001^2), v_a and the biases
+    # zero; the rest from N(0, 0.01^2).
+    InitialValues(
+        {
+            "*.attention.energy": zeros,
+            "*.attention.*": normal(0.001),
+            "*.bias_*": zeros,
+            "*.weight_hh_*": orthogonal,
+            "*_recurrence.weight": orthogonal,
+            "*": normal(0.01),
+        }
+    ),
+    has_attention=False,
+)
+RNNSEARCH = replace(
+    RNNENCDEC,
+    name="gru_rnnsearch",
+    config=RNNSearchConfig,
+    summary="RNNsearch: additive attention",
+    has_attention=True,
+)
+COVERAGE = replace(
+    RNNSEARCH,
+    name="gru_coverage",
+    config=CoverageConfig,
+    paper=TU,
+    summary="RNNsearch that sees how much of each source word is translated already: linguistic coverage with fertility",
+    # The paper says nothing of them. V_a starts like the rest of the attention, every fertility at N / 2.
+    initial_values=RNNSEARCH.initial_values.but({"*.fertility_projection.weight": zeros}),
+)
 
 
-def build_readout(config: RNNEncDecConfig, context_size: int) -> MaxoutReadout:
-    return MaxoutReadout(config.decoder_hidden_size, config.decoder_embed_dim, context_size, config.decoder_maxout_size)
+def gru_decoder_arguments(config: RNNEncDecConfig, context_size: int) -> dict:
+    """What the decoders of this file have beside their context."""
+    return {
+        **decoder_sizes(config),
+        "initial_state": TanhInitialState(
+            config.encoder_hidden_size, config.decoder_hidden_size, config.decoder_layers
+        ),
+        "readout": MaxoutReadout(
+            config.decoder_hidden_size, config.decoder_embed_dim, context_size, config.decoder_maxout_size
+        ),
+    }
 
 
-class BahdanauModel(RecurrentModel):
+@register_architecture(RNNENCDEC)
+class RNNEncDecModel(RecurrentModel):
+    """Forward GRU whose last state is every word's context; no attention."""
+
     @classmethod
-    def initialize_embedding(cls, weight: Tensor) -> None:
-        """The paper's appendix: N(0, 0.01^2)."""
-        nn.init.normal_(weight, std=0.01)
+    def build_networks(
+        cls, config: RNNEncDecConfig, target_vocabulary: int
+    ) -> tuple[RecurrentEncoder, FixedContextDecoder]:
+        encoder = recurrent_encoder(config, "gru", bidirectional=False)
+        return encoder, FixedContextDecoder(encoder.output_size, **gru_decoder_arguments(config, encoder.output_size))
 
 
-@register_architecture("gru_rnnsearch", RNNSearchConfig)
-class RNNSearchModel(BahdanauModel):
+@register_architecture(RNNSEARCH)
+class RNNSearchModel(RecurrentModel):
     """Bidirectional GRU, additive attention, conditional GRU, maxout readout."""
 
     @classmethod
@@ -82,50 +124,19 @@ class RNNSearchModel(BahdanauModel):
     def build_networks(
         cls, config: RNNSearchConfig, target_vocabulary: int
     ) -> tuple[RecurrentEncoder, AttendThenUpdateDecoder]:
-        encoder = build_gru_encoder(config, bidirectional=True)
-        decoder = AttendThenUpdateDecoder(
-            cls.build_attention(config, encoder.output_size),
-            ConditionalGRUCell,
-            config.decoder_embed_dim,
-            config.decoder_hidden_size,
-            config.decoder_layers,
-            TanhInitialState(config.encoder_hidden_size, config.decoder_hidden_size, config.decoder_layers),
-            build_readout(config, encoder.output_size),
-            dropout_or_default(config, "decoder_dropout_out"),
+        encoder = recurrent_encoder(config, "gru")
+        attention = cls.build_attention(config, encoder.output_size)
+        return encoder, AttendThenUpdateDecoder(
+            attention, ConditionalGRUCell, **gru_decoder_arguments(config, encoder.output_size)
         )
-        return encoder, decoder
 
 
-@register_architecture("gru_coverage", CoverageConfig)
+@register_architecture(COVERAGE)
 class CoverageModel(RNNSearchModel):
     """RNNsearch whose attention remembers how much of each source word is translated."""
 
     @classmethod
     def build_attention(cls, config: CoverageConfig, source_size: int) -> CoverageAttention:
-        check_range("attention_max_fertility", config.attention_max_fertility, 1)
         return CoverageAttention(
             config.decoder_hidden_size, source_size, config.attention_dim, config.attention_max_fertility
         )
-
-
-@register_architecture("gru_rnnencdec", RNNEncDecConfig)
-class RNNEncDecModel(BahdanauModel):
-    """Forward GRU whose last state is every word's context; no attention."""
-
-    has_attention = False
-
-    @classmethod
-    def build_networks(
-        cls, config: RNNEncDecConfig, target_vocabulary: int
-    ) -> tuple[RecurrentEncoder, FixedContextDecoder]:
-        encoder = build_gru_encoder(config, bidirectional=False)
-        decoder = FixedContextDecoder(
-            encoder.output_size,
-            config.decoder_embed_dim,
-            config.decoder_hidden_size,
-            config.decoder_layers,
-            TanhInitialState(config.encoder_hidden_size, config.decoder_hidden_size, config.decoder_layers),
-            build_readout(config, encoder.output_size),
-            dropout_or_default(config, "decoder_dropout_out"),
-        )
-        return encoder, decoder
