@@ -127,13 +127,14 @@ def train(folder: Path, data: Path, *flags: str | Path | int) -> Training:
 
 def tiny_sizes(architecture: str, **changes: int) -> dict[str, int]:
     """Sizes of a tiny model; one that the architecture does not have is left out."""
-    from fairseq.models import MODEL_DATACLASS_REGISTRY
+    from fairseq_attn_zoo.models import ARCHITECTURES
 
+    card = ARCHITECTURES[architecture].card
     sizes = {
         "encoder_embed_dim": 16,
         "encoder_hidden_size": 16,
         "decoder_embed_dim": 16,
-        "decoder_hidden_size": 32,
+        "decoder_hidden_size": 16 * (card.widths.directions or 2),
         "decoder_maxout_size": 16,
         "attention_dim": 16,
         "encoder_layers": 1,
@@ -142,20 +143,15 @@ def tiny_sizes(architecture: str, **changes: int) -> dict[str, int]:
         "max_target_positions": LONGEST,
         **changes,
     }
-    if architecture.startswith("lstm_cky"):
-        sizes["decoder_hidden_size"] = sizes["encoder_hidden_size"]
-    known = MODEL_DATACLASS_REGISTRY[architecture].__dataclass_fields__
-    return {name: size for name, size in sizes.items() if name in known}
+    return {name: size for name, size in sizes.items() if name in card.config.__dataclass_fields__}
 
 
 def quick_learner(architecture: str) -> list[str]:
     """The flags of a tiny model that learns in :data:`EPOCHS`."""
-    if architecture == "lstm_cky_attention":
-        # At the others' learning rate its cells outgrow everything else (README, "Use"), and 16 units are too few. Even so
-        # only seeds 3 to 6 of 1 to 8 have left the frequencies of words behind after so few updates.
-        wider = dict.fromkeys(("encoder_embed_dim", "decoder_embed_dim", "encoder_hidden_size"), 64)
-        return [*tiny_model(architecture, **wider), "--lr", "0.005", "--seed", "5"]
-    return tiny_model(architecture)
+    from papers import FACTS
+
+    facts = FACTS[architecture]
+    return [*tiny_model(architecture, **facts.to_learn_sizes), *facts.to_learn_flags]
 
 
 def tiny_model(architecture: str, **changes: int) -> list[str]:

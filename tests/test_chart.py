@@ -5,8 +5,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from naive import watanabe
+from papers.test_watanabe import deduction_unit_parameters
 from torch.utils._python_dispatch import TorchDispatchMode
-from twins import deduction_unit_parameters
 from zoo import dictionary, pad_batch, random_batch, teacher_forced, tiny_model
 
 from fairseq_attn_zoo.chart import DeductionUnits, bracketed, first_cell, memory_check, number_of_cells

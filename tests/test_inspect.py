@@ -25,8 +25,9 @@ from fairseq_attn_zoo.compat.checkpoints import refuse_infinite
 from fairseq_attn_zoo.files import remove_leftovers
 from fairseq_attn_zoo.inspect.trace import Trace
 from fairseq_attn_zoo.inspect.translator import Hypothesis, Search, TextPipeline, Translator
+from fairseq_attn_zoo.models import ARCHITECTURES
 
-WITH_ATTENTION = [variant for variant in variants() if variant[0] != "gru_rnnencdec"]
+WITH_ATTENTION = [variant for variant in variants() if ARCHITECTURES[variant[0]].card.has_attention]
 
 
 def translator(name: str, **flags) -> Translator:

@@ -12,6 +12,7 @@ from omegaconf import OmegaConf
 
 from fairseq_attn_zoo.models import ARCHITECTURES
 from fairseq_attn_zoo.models.config import RecurrentConfig
+from fairseq_attn_zoo.models.widths import FREE
 
 WORDS = 12
 SIZES = {
@@ -61,10 +62,10 @@ def tiny_config(name: str, **flags):
     """The config of a tiny model; a size that the architecture does not have is left out."""
     config = OmegaConf.structured(MODEL_DATACLASS_REGISTRY[name])
     config._name = name
-    # In some the encoder's two directions side by side must be as wide as the decoder.
-    joined = name in ("lstm_luong_attention", "lstm_memnet_hops")
-    equal = name.startswith("lstm_cky")
-    sizes = {**SIZES, "encoder_hidden_size": 4 if joined else 8 if equal else 6, **flags}
+    widths = ARCHITECTURES[name].card.widths
+    # Another width than the decoder's, where that is possible.
+    encoder = 6 if widths is FREE else widths.encoder_beside(SIZES["decoder_hidden_size"])
+    sizes = {**SIZES, "encoder_hidden_size": encoder, **flags}
     for flag, value in sizes.items():
         if flag in config or flag in flags:
             config[flag] = value
@@ -122,3 +123,33 @@ def random_batch(lengths: list[int], seed: int = 1) -> list[list[int]]:
 def teacher_forced(targets: list[list[int]]) -> list[list[int]]:
     """What a decoder reads to predict the targets: </s> first, the last word left out."""
     return [[target[-1], *target[:-1]] for target in targets]
+
+
+def batch(sources=(5, 2, 4), targets=(6, 3, 4), seed=1):
+    """Left-padded sources and teacher-forced targets, as the models take them."""
+    words = teacher_forced(random_batch(list(targets), seed + 1))
+    return pad_batch(random_batch(list(sources), seed), left=True), None, pad_batch(words)
+
+
+def gradients(model, inputs) -> dict[str, torch.Tensor]:
+    logits, _ = model(*inputs)
+    model.zero_grad()
+    (logits * torch.linspace(-1, 1, logits.numel()).view_as(logits)).sum().backward()
+    return {name: parameter.grad.clone() for name, parameter in model.named_parameters()}
+
+
+def untouched(name, **flags):
+    """A model as training starts it, in float64."""
+    return tiny_model(name, keep_initial_values=True, **flags)
+
+
+class Recorder(torch.nn.Module):
+    """Stands where dropout stood and remembers what fell to it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen = []
+
+    def forward(self, tensor):
+        self.seen.append(tensor)
+        return 2 * tensor
