@@ -18,6 +18,7 @@ test: lint
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 
 lint: install
+	$(BIN)/python -m fairseq_attn_zoo.models.tables README.md --check
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy fairseq_attn_zoo/attention fairseq_attn_zoo/cells.py fairseq_attn_zoo/chart fairseq_attn_zoo/dropout.py \

@@ -8,11 +8,13 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
 from fairseq.models import MODEL_DATACLASS_REGISTRY
-from omegaconf import OmegaConf
+from hydra import compose, initialize_config_dir
 
 from fairseq_attn_zoo.grammar import write_corpus
 from fairseq_attn_zoo.models import ARCHITECTURES
+from fairseq_attn_zoo.models.sizes import size_flags, size_overrides
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -106,25 +108,32 @@ def test_tanaka_goes_from_tokens_to_a_score_with_one_more_flag(tmp_path):
     assert "--source-hops_2" in file.parent.name
 
 
-def test_every_architecture_has_a_hydra_config_whose_fields_it_has():
-    folder = ROOT / "examples" / "multi30k" / "hydra"
-    configs = {path.stem: OmegaConf.load(path) for path in folder.glob("*.yaml") if path.stem != "training"}
-    assert configs.keys() == ARCHITECTURES.keys()
-    for name, config in configs.items():
-        assert config.model._name == name
-        assert set(config.model) - {"_name"} <= MODEL_DATACLASS_REGISTRY[name].__dataclass_fields__.keys()
-        assert {"training", "_self_"} == set(config.defaults)
+HYDRA = ROOT / "examples" / "multi30k" / "hydra"
+
+
+@pytest.mark.parametrize("name", sorted(ARCHITECTURES))
+def test_the_hydra_config_takes_every_architecture_with_its_sizes(name):
+    with initialize_config_dir(str(HYDRA), version_base=None):
+        config = compose("training", size_overrides(name, 16))
+    assert config.model._name == name
+    declared = MODEL_DATACLASS_REGISTRY[name].__dataclass_fields__
+    assert set(config.model) <= declared.keys()
+    flags = size_flags(name, 16)
+    assert {flag: config.model[flag] for flag in config.model if flag not in ("_name", "dropout")} == {
+        flag.removeprefix("--").replace("-", "_"): int(size) for flag, size in zip(flags[::2], flags[1::2], strict=True)
+    }
 
 
 def test_a_hydra_config_trains(finished, tmp_path):
-    command = ["fairseq-hydra-train", "--config-dir", str(ROOT / "examples" / "multi30k" / "hydra")]
-    command += ["--config-name", "lstm_kv_attention", f"task.data={finished[0] / 'de-en' / 'data'}"]
-    command += [f"common.user_dir={ROOT / 'fairseq_attn_zoo'}", "common.cpu=true", "optimization.max_epoch=1"]
-    sizes = ("encoder_embed_dim", "encoder_hidden_size", "decoder_embed_dim", "decoder_hidden_size")
-    command += [*(f"model.{size}=16" for size in sizes), f"checkpoint.save_dir={tmp_path / 'model'}"]
-    trained = run([*command, f"hydra.run.dir={tmp_path / 'hydra'}"])
+    printed = run([sys.executable, "-m", "fairseq_attn_zoo.models.sizes", "lstm_kv_attention", "16", "--hydra"]).stdout
+    command = ["fairseq-hydra-train", "--config-dir", str(HYDRA), "--config-name", "training", *printed.split()]
+    command += [f"task.data={finished[0] / 'de-en' / 'data'}", f"common.user_dir={ROOT / 'fairseq_attn_zoo'}"]
+    command += ["common.cpu=true", "optimization.max_epoch=1", "++model.attention_query=current"]
+    trained = run([*command, f"checkpoint.save_dir={tmp_path / 'model'}", f"hydra.run.dir={tmp_path / 'hydra'}"])
     assert trained.returncode == 0, trained.stdout[-2000:] + trained.stderr[-2000:]
-    assert (tmp_path / "model" / "checkpoint_best.pt").exists()
+    model = torch.load(tmp_path / "model" / "checkpoint_best.pt")["cfg"]["model"]
+    assert model["_name"] == "lstm_kv_attention" and model["attention_query"] == "current"
+    assert {value for size, value in model.items() if size.endswith(("_embed_dim", "_hidden_size"))} == {16}
 
 
 def test_quickstart_scores_aligns_and_draws_and_goes_on_where_it_stopped(tmp_path):

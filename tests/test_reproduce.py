@@ -145,6 +145,38 @@ def test_every_flag_of_the_recipes_is_one_of_fairseq_train(name, small):
         options.parse_args_and_arch(options.get_generation_parser(), ["data", "--path", "x", *system.decoding])
 
 
+def test_one_system_stands_for_every_architecture_beside_a_baseline_with_as_wide_an_encoder(tmp_path):
+    from fairseq_attn_zoo.models import ARCHITECTURES
+
+    path = tmp_path / "all.yaml"
+    path.write_text(
+        """
+title: All
+languages: de-en
+width: 16
+flags: --dropout 0.2
+baseline: wide
+systems:
+  wide: --arch lstm
+  narrow: --arch lstm --encoder-hidden-size 8
+  every architecture: {flags: --max-update 3, against: [wide, narrow]}
+  gru_rnnsearch: {flags: --arch gru_rnnsearch --encoder-layers 2, against: narrow}
+  gru_coverage: null
+""",
+        encoding="utf-8",
+    )
+    recipe = read_recipe(str(path))
+    assert {system.name for system in recipe.systems} == {"wide", "narrow", *ARCHITECTURES} - {"gru_coverage"}
+    for system in recipe.systems[2:-1]:
+        assert system.architecture == system.name and "--max-update" in system.flags
+        half = ARCHITECTURES[system.name].card.widths.directions == 2
+        assert system.against == ("narrow" if half else "wide")
+    assert recipe.systems[-1].name == "gru_rnnsearch" and "--max-update" not in recipe.systems[-1].flags
+    path.write_text(path.read_text(encoding="utf-8").replace("[wide, narrow]", "[wide]"), encoding="utf-8")
+    with pytest.raises(StepFailed, match="lstm_luong_attention has an --encoder-hidden-size of 8, as none of wide"):
+        read_recipe(str(path))
+
+
 def test_every_paper_has_its_page_and_its_script():
     for paper in PAPERS:
         assert (EXAMPLES / paper / "README.md").is_file()

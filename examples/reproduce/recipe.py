@@ -23,6 +23,7 @@ KEYS = {
 }
 VARIANTS = {"small", "conditions"}  # what replaces some of the values above
 SYSTEM_KEYS = {"flags", "prepare", "model", "decoding", "against"}
+EVERY = "every architecture"  # a system that stands for a row of each
 CLAIM_KEYS = {"says", "paper", "better", "worse", "within"}
 
 
@@ -125,8 +126,11 @@ def read_recipe(
         source, _, target = values["languages"].partition("-")
         general = values.get("prepare", {})
         systems = [
-            read_system(name, value, values, general) for name, value in values["systems"].items() if value is not None
+            read_system(name, value, values, general)
+            for name, value in every_architecture(values["systems"]).items()
+            if value is not None
         ]
+        systems = [system._replace(against=as_wide(system, systems)) for system in systems]
         recipe = Recipe(
             path.parent.name if path.stem == "recipe" else path.stem,
             values["title"],
@@ -147,6 +151,44 @@ def read_recipe(
     if not wanted <= set(names):
         raise StepFailed(f"{path} names systems that it does not have: {', '.join(sorted(wanted - set(names)))}")
     return recipe
+
+
+def every_architecture(systems: dict[str, Any]) -> dict[str, Any]:
+    """The systems with a row for each architecture in the place of :data:`EVERY`, but for those that have a row already."""
+    if systems.get(EVERY) is None:
+        return systems
+    from fairseq_attn_zoo.models.tables import cards
+
+    rows: dict[str, Any] = {}
+    for name, value in systems.items():
+        if name == EVERY:
+            check_keys(value, SYSTEM_KEYS - {"model"}, name)
+            every = [card.name for card in cards() if card.name not in systems]
+            rows |= {arch: {**value, "flags": f"--arch {arch} {value.get('flags', '')}"} for arch in every}
+        else:
+            rows[name] = value
+    return rows
+
+
+def as_wide(system: System, systems: list[System]) -> str:
+    """The system that this one is compared with; of several, the first whose encoder is as wide.
+
+    Raises:
+        ValueError: none is
+    """
+    if isinstance(system.against, str):
+        return system.against
+    width = value_of("--encoder-hidden-size", system.flags)
+    for other in systems:
+        if other.name in system.against and value_of("--encoder-hidden-size", other.flags) == width:
+            return other.name
+    raise ValueError(f"{system.name} has an --encoder-hidden-size of {width}, as none of {', '.join(system.against)}")
+
+
+def value_of(flag: str, flags: list[str]) -> str | None:
+    """The last value of a flag, which is the one that counts."""
+    values = [value for name, value in zip(flags, flags[1:], strict=False) if name == flag]
+    return values[-1] if values else None
 
 
 def read_system(name: str, value: Any, recipe: dict[str, Any], general: dict[str, Any]) -> System:
