@@ -67,7 +67,7 @@ class RecurrentConfig(FairseqDataclass):
     encoder_layers: int = layers(1, "layers of the encoder; as many as the decoder's")
     encoder_dropout_in: Optional[float] = probability(None, "dropout on the source embeddings (default: --dropout)")
     encoder_dropout_out: Optional[float] = probability(
-        None, "dropout on what the encoder's layers pass on (lstm_kv_*: the top ones only; default: --dropout)"
+        None, "dropout on what the encoder's layers pass on (default: --dropout)"
     )
     decoder_embed_dim: int = size(512, "width of the target embeddings")
     decoder_embed_path: Optional[str] = option(

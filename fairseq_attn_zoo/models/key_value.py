@@ -1,6 +1,7 @@
 """Key-value attention and its two siblings (Mino et al. 2017), with the paper's sizes as defaults."""
 
 from dataclasses import dataclass, replace
+from typing import Optional
 
 from fairseq.dataclass import ChoiceEnum
 from torch import Tensor, nn
@@ -10,7 +11,7 @@ from ..decoders import KeyValueDecoder
 from ..encoders import TwoStackEncoder
 from ..initial_values import InitialValues, normal, zeros
 from .base import RecurrentModel
-from .config import RecurrentConfig, even, layers, option, size
+from .config import RecurrentConfig, even, layers, option, probability, size
 from .networks import decoder_sizes, two_stack_encoder
 from .registry import Card, Paper, always, register_architecture
 
@@ -28,6 +29,9 @@ class KeyValueBaselineConfig(RecurrentConfig):
     encoder_embed_dim: int = size(540, "K, width of the source embeddings")
     encoder_hidden_size: int = size(540, "K, units of one direction of the encoder")
     encoder_layers: int = layers(2, "layers of each direction; as many as the decoder's")
+    encoder_dropout_out: Optional[float] = probability(
+        None, "dropout on what the encoder's top layers pass on (default: --dropout)"
+    )
     decoder_embed_dim: int = size(540, "K, width of the target embeddings")
     decoder_hidden_size: int = size(540, "K, units of the decoder and width of the memory")
     decoder_layers: int = layers(2, "layers of the decoder; as many as the encoder's")

@@ -7,6 +7,7 @@ python -m fairseq_attn_zoo.models.tables README.md --check     says whether they
 import argparse
 import re
 import sys
+from collections.abc import Sequence
 from dataclasses import Field, fields
 from enum import Enum
 from pathlib import Path
@@ -66,7 +67,7 @@ def with_code(text: str) -> str:
     return re.sub(r"--[a-z-]+[a-z]", r"`\g<0>`", text)
 
 
-def table(head: tuple[str, ...], rows: list[tuple[str, ...]]) -> list[str]:
+def table(head: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> list[str]:
     return [f"| {' | '.join(cells)} |" for cells in (head, ("---",) * len(head), *rows)]
 
 
