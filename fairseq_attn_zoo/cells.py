@@ -1,9 +1,12 @@
 """The decoders' recurrent cells, in PyTorch alone.
 
-Each splits its input in two: the part that is known before the loop over target words starts (embeddings, a fixed
-context) is projected for all words at once by :meth:`project_input`; the rest is added once a word by :meth:`forward`.
+Each splits its input in two. The part that is known before the loop over target words starts (embeddings, a fixed context)
+is projected for all words at once by :meth:`project_input`. The rest is added once per word by :meth:`forward`.
 A cell's state is a tuple whose first tensor is the hidden state.
 """
+
+from collections.abc import Iterable
+from typing import cast
 
 import torch
 from torch import Tensor, nn
@@ -74,8 +77,8 @@ class ConditionalGRUCell(nn.Module):
         return (torch.lerp(previous, candidate, update),)  # (1 - z) * s + z * s~
 
 
-class ConditionalLSTMCell(nn.LSTMCell):
-    """PyTorch's LSTM cell over [x ; c]: x is projected beforehand, c arrives word by word.
+class ConditionalLSTMCell(nn.RNNCellBase):
+    """``nn.LSTMCell`` over [x ; c], with its parameters: x is projected beforehand, c arrives word by word.
 
     Args:
         input_size: width of x
@@ -84,16 +87,14 @@ class ConditionalLSTMCell(nn.LSTMCell):
     """
 
     def __init__(self, input_size: int, context_size: int, hidden_size: int) -> None:
-        super().__init__(input_size + context_size, hidden_size)
+        super().__init__(input_size + context_size, hidden_size, bias=True, num_chunks=4)
         self.known_size = input_size
 
     def project_input(self, inputs: Tensor) -> Tensor:
         """What the gates read of the inputs, ... x E, and of the biases: ... x 4H."""
         return nn.functional.linear(inputs, self.weight_ih[:, : self.known_size], self.bias_ih + self.bias_hh)
 
-    def forward(  # type: ignore[override]
-        self, projected: Tensor, context: Tensor | None, state: CellState
-    ) -> CellState:
+    def forward(self, projected: Tensor, context: Tensor | None, state: CellState) -> CellState:
         """One word.
 
         Args:
@@ -105,9 +106,12 @@ class ConditionalLSTMCell(nn.LSTMCell):
         if context is not None:
             projected = torch.addmm(projected, context, self.weight_ih[:, self.known_size :].t())
         gates = torch.addmm(projected, hidden, self.weight_hh.t())
-        write, forget, content, read = gates.chunk(4, dim=1)
-        cell = torch.addcmul(forget.sigmoid() * cell, write.sigmoid(), content.tanh())
-        return read.sigmoid() * cell.tanh(), cell
+        input_gate, forget_gate, candidate, output_gate = gates.chunk(4, dim=1)
+        cell = torch.addcmul(forget_gate.sigmoid() * cell, input_gate.sigmoid(), candidate.tanh())
+        return output_gate.sigmoid() * cell.tanh(), cell
+
+
+Cell = ConditionalGRUCell | ConditionalLSTMCell
 
 
 class CellStack(nn.ModuleList):
@@ -132,11 +136,11 @@ class CellStack(nn.ModuleList):
 
     def project_input(self, inputs: Tensor) -> Tensor:
         """The bottom cell's ``project_input``."""
-        return self[0].project_input(inputs)  # type: ignore[operator]
+        return cast(Cell, self[0]).project_input(inputs)
 
     def project_context(self, context: Tensor) -> Tensor:
-        """The bottom cell's ``project_context``."""
-        return self[0].project_context(context)  # type: ignore[operator]
+        """The bottom cell's ``project_context``, of gated units."""
+        return cast(ConditionalGRUCell, self[0]).project_context(context)
 
     def forward(
         self, projected: Tensor, context: Tensor | None, layers: tuple[CellState, ...], dropout: nn.Module
@@ -153,8 +157,8 @@ class CellStack(nn.ModuleList):
             the cells' states after the word
         """
         states: list[CellState] = []
-        for cell, state in zip(self, layers, strict=True):
+        for cell, state in zip(cast(Iterable[Cell], self), layers, strict=True):
             if states:
-                projected, context = cell.project_input(dropout(states[-1][0])), None  # type: ignore[operator]
+                projected, context = cell.project_input(dropout(states[-1][0])), None
             states.append(cell(projected, context, state))
         return tuple(states)

@@ -82,7 +82,7 @@ class RecurrentEncoder(nn.Module):
 
 
 class TwoStackEncoder(nn.Module):
-    """Two stacks of LSTMs, one a direction, that never read each other (PyTorch's bidirectional LSTM mixes its layers).
+    """Two stacks of LSTMs, one per direction, that never read each other (PyTorch's bidirectional LSTM mixes its layers).
 
     Mino et al. (2017), Eq. 1 and 2, where the two are concatenated and no layer is skipped; Watanabe et al. (2017),
     Eq. 1 to 5, where they are summed and every layer above the first adds its input to its output.

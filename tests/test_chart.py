@@ -174,7 +174,7 @@ def test_the_trace_has_one_distribution_over_words_and_spans():
     sources = random_batch([5, 2])
     targets = pad_batch(teacher_forced(random_batch([4, 4])))
     _, extra = model(pad_batch(sources, left=True), None, targets, need_trace=True)
-    joint, cells = extra["trace"]["source_joint"], extra["trace"]["source_chart"]
+    joint, cells = (extra["trace"][name].values for name in ("source_joint", "source_chart"))
     assert cells.shape == (2, 4, 5, 5)
     torch.testing.assert_close(joint.sum(2) + cells.sum((2, 3)), torch.ones(2, 4).double())
     torch.testing.assert_close(joint, cells[..., 0])

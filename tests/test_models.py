@@ -72,6 +72,29 @@ def test_weights_are_a_distribution_over_the_source(variant, lengths):
 
 
 @every_variant
+def test_traced_weights_say_what_they_are_over_and_what_they_sum_to(variant):
+    name, flags = variant
+    model = tiny_model(name, **flags)
+    sources = pad_batch(random_batch([5, 2, 4]), left=True)
+    targets = pad_batch(teacher_forced(random_batch([6, 6, 6])))
+    _, extra = model(sources, None, targets, need_trace=True)
+    assert bool(extra["trace"]) == model.has_attention
+    positions = {"source words": (5,), "target words": (6,), "spans": (5, 5)}
+    for values, (over, by, total, _) in extra["trace"].values():
+        assert values.shape[2:] == (*positions[over], *values.shape[values.dim() - (by is not None) :])
+        assert (values >= 0).all()
+        sums = values.flatten(2, 1 + len(positions[over])).sum(2)
+        if total == "one":
+            torch.testing.assert_close(sums, torch.ones_like(sums), **EXACT)
+        elif total == "at most one":
+            assert (sums < 1 - 1e-3).all()  # if they all summed to one, they should say so
+        else:
+            assert (sums > 1 + 1e-3).any()
+        if over != "target words":
+            assert (values.transpose(1, 2)[sources == dictionary().pad()] == 0).all()
+
+
+@every_variant
 def test_word_by_word_equals_all_at_once(variant):
     name, flags = variant
     model = tiny_model(name, encoder_layers=2, decoder_layers=2, **flags)
@@ -152,8 +175,9 @@ def test_hypotheses_that_begin_alike_are_read_once(variant):
     expected, extra = model.decoder(targets, encoder_out, need_trace=True)
     torch.testing.assert_close(torch.cat(logits, 1), expected, **EXACT)
     for key in extra.get("trace", {}):
-        if key.startswith("source"):
-            torch.testing.assert_close(torch.cat([trace[key] for trace in traces], 1), extra["trace"][key], **EXACT)
+        if extra["trace"][key].axes.over != "target words":  # of which each step has one more
+            stepped = torch.cat([trace[key].values for trace in traces], 1)
+            torch.testing.assert_close(stepped, extra["trace"][key].values, **EXACT)
     model.train()
     model.decoder(targets[:, :1], encoder_out, {})
     assert rows[-1] == 6  # each with its own dropout

@@ -14,6 +14,7 @@ import pytest
 pytest.importorskip("altair")
 vl_convert = pytest.importorskip("vl_convert")
 
+from fairseq_attn_zoo.axes import Axes  # noqa: E402
 from fairseq_attn_zoo.cli import main  # noqa: E402
 from fairseq_attn_zoo.inspect.plot import (  # noqa: E402
     attention_chart,
@@ -181,6 +182,26 @@ def trace(**weights):
     alignment = np.random.default_rng(1).dirichlet(np.ones(4), size=3)
     splits = np.array([[0, 1, 2, 3], [0, 1, 1, 0], [0, 1, 0, 0], [0, 0, 0, 0]]) if "source_chart" in weights else None
     return Trace("any", source, target, alignment, weights, splits=splits)
+
+
+def test_weights_of_a_mechanism_that_nobody_here_knows_are_drawn_by_their_axes():
+    weights = {
+        "by_head": random_weights(3, 4, 2),
+        "gates": 9 * random_weights(3, 4),
+        "phrases": random_weights(3, 4, 4),
+    }
+    axes = {
+        "by_head": Axes(by="head", title="source"),
+        "gates": Axes(total="any", title="gates so far"),
+        "phrases": Axes("spans", total="at most one", title="phrases"),
+    }
+    found = replace(trace(), weights=weights, axes=axes)
+    assert figures(found).keys() == {"matrix", "heads", "chart"}
+    assert len(figures(found)["heads"].to_dict()["concat"]) == 2
+    drawn = page(found).to_dict()
+    (menu,) = [param for param in drawn["params"] if param["name"] == "layer"]
+    assert menu["bind"]["options"] == ["alignment", "source head 1", "source head 2", "gates so far"]
+    assert "spans by first word and length" in json.dumps(drawn)
 
 
 def random_weights(*shape):

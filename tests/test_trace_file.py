@@ -10,17 +10,21 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from fairseq_attn_zoo.axes import Axes
 from fairseq_attn_zoo.cli import main
-from fairseq_attn_zoo.inspect.trace import AXES, Trace
+from fairseq_attn_zoo.inspect.trace import EARLIER, Trace, shape_of
 
 SOURCE, TARGET = ["a", "b", "a", "</s>"], ["c", "</s>"]
-SIZES = {"S": 4, "T": 2, "hops": 3, "dimensions": 5}
+SIZES = {"hops": 3, "dimensions": 5}
 
 
 def trace():
     """With every array that a trace can have."""
     random = np.random.default_rng(0)
-    weights = {name: random.random((2, *(SIZES[axis] for axis in axes))) for name, axes in AXES.items()}
+    weights = {
+        name: random.random([2, *(SIZES.get(size, size) for size in shape_of(axes, len(SOURCE), len(TARGET)))])
+        for name, axes in EARLIER.items()
+    }
     weights["source_coverage"] *= 3
     splits = np.array([[0, 1, 2, 3], [0, 1, 1, 0], [0, 1, 0, 0], [0, 0, 0, 0]])
     return Trace("any", SOURCE, TARGET, random.random((2, 4)), weights, -1.5, splits, "((a b) (a </s>))")
@@ -55,6 +59,34 @@ def test_what_not_every_model_has_may_be_missing(tmp_path):
     (tmp_path / "t.json").write_text(json.dumps(kept))
     found = Trace.load(tmp_path / "t.json")
     assert (found.weights, found.score, found.splits, found.tree) == ({}, None, None, None)
+
+
+def axes(**other):
+    return {**Axes()._asdict(), **other}
+
+
+@pytest.mark.parametrize("ending", ["json", "npz"])
+def test_weights_of_a_mechanism_that_nobody_here_knows_come_back_with_their_axes(tmp_path, ending):
+    own = {
+        "by_head": (np.full((2, 4, 3), 0.25), Axes(by="head", title="source")),
+        "gates": (np.full((2, 4), 7.0), Axes(total="any", title="gates so far")),
+        "phrases": (np.full((2, 4, 4), 0.01), Axes("spans", total="at most one", title="phrases")),
+    }
+    weights = {name: values for name, (values, _) in own.items()}
+    found = Trace(
+        "any", SOURCE, TARGET, np.full((2, 4), 0.25), weights, axes={name: over for name, (_, over) in own.items()}
+    )
+    again = Trace.load(found.save(tmp_path / f"t.{ending}"))
+    assert again.axes == found.axes
+    for name, values in weights.items():
+        np.testing.assert_allclose(again.weights[name], values)
+
+
+def test_a_file_from_before_a_trace_said_what_its_weights_are_over_is_read(tmp_path):
+    path = tmp_path / "t.json"
+    found = {name: value for name, value in fields(path).items() if name != "axes"}
+    path.write_text(json.dumps(found))
+    assert Trace.load(path).axes == trace().axes
 
 
 def nested(depth):
@@ -112,6 +144,19 @@ WRONG = {  # field -> values that it cannot have, and what the line says beside 
         ([[1.5] * 4] * 4, "whole numbers, found 1.5"),
         ([[10**30] * 4] * 4, "beyond all bounds"),
         ("none", "found a text"),
+    ],
+    "axes": [
+        ([], "object, found a list"),
+        ({"constructor()": {}}, "'constructor()' is no name of an array"),
+        ({"alignment": axes()}, "'alignment' is no name of an array"),
+        ({"own": {"over": "spans"}}, "own: expected an object with over, by, total, title"),
+        ({"own": axes(over="sentences")}, "own: over is none of source words, target words, spans"),
+        ({"own": axes(by=["hop"])}, "own: by is none of None, hop, head, dimension"),
+        ({"own": axes(total=1)}, "own: total is none of one, at most one, any"),
+        ({"own": axes(title="constructor[0]")}, "own: title is no short text of letters"),
+        ({"own": axes(title="one"), "other": axes(title="one")}, "two arrays have one title"),
+        ({"own": axes(by="hop")}, "own: weights by hop need a title"),
+        ({"own": axes(by="hop", over="spans", title="own")}, "own: weights over spans cannot be by hop"),
     ],
     "vocabulary": [(3, "there is no such field")],
 }
@@ -276,7 +321,10 @@ def test_no_damage_escapes(tmp_path, data):
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
-    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.sampled_from([*AXES, "x"]), inner, max_size=3),
+    lambda inner: (
+        st.lists(inner, max_size=4)
+        | st.dictionaries(st.sampled_from([*EARLIER, "x", "over", "title"]), inner, max_size=3)
+    ),
     max_leaves=12,
 )
 

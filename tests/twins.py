@@ -38,8 +38,9 @@ def assert_equals_the_twin(twin: Twin, model, flags: dict, sources: list[list[in
             torch.testing.assert_close(extra["attn"][0][row, words, positions], expected.alignment, **TOLERANCE)
         assert extra["trace"].keys() == expected.trace.keys()
         for part, weights in expected.trace.items():
-            got = extra["trace"][part][row, words, positions if part.startswith("source") else words]
-            if part == "source_chart":
+            traced = extra["trace"][part]
+            got = traced.values[row, words, words if traced.axes.over == "target words" else positions]
+            if traced.axes.over == "spans":
                 assert (got[..., len(source) :] == 0).all()  # spans longer than the sentence
                 got = got[..., : len(source)]
             torch.testing.assert_close(got, weights, **TOLERANCE)

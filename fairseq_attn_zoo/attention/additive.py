@@ -6,7 +6,7 @@ Bahdanau, Cho and Bengio (2015), Neural machine translation by jointly learning 
     e_{ij} = v^\top \tanh(W s_{i-1} + V h_j) \qquad
     \alpha_{ij} = \mathrm{softmax}_j(e_{ij}) \qquad c_i = \sum_j \alpha_{ij} h_j
 
-Once a sentence: :math:`V h_j`. Once a word: the rest.
+Once per sentence: :math:`V h_j`. Once per word: the rest.
 """
 
 from typing import NamedTuple
@@ -14,7 +14,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from .base import AttentionMechanism
+from .base import ScoredAttention
 from .shared import Rows
 
 
@@ -26,7 +26,7 @@ class AdditiveMemory(NamedTuple):
     padding_mask: Tensor  # B x S, True at padding
 
 
-class AdditiveAttention(AttentionMechanism):
+class AdditiveAttention(ScoredAttention[AdditiveMemory]):
     """Additive attention over source states (Bahdanau 2015, Eq. 1).
 
     Args:

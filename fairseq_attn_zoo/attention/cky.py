@@ -10,7 +10,7 @@ Watanabe, Tamura and Ninomiya (2017), CKY-based convolutional attention for neur
 The words stand twice in the joint softmax, as h_i and as the chart's first row h_{1,i}, with equal scores: their merged
 weight is the first row's with log 2 added to its scores, and alpha' and alpha'' are half of it each. Nothing is copied.
 
-Once a sentence: the chart (:mod:`fairseq_attn_zoo.chart`). Once a word: one dot product a cell.
+Once per sentence: the chart (:mod:`fairseq_attn_zoo.chart`). Once per word: one dot product per cell.
 """
 
 import math
@@ -19,13 +19,15 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from ..axes import Axes
 from ..chart import DeductionUnits, first_cell
 from .base import AttentionMechanism, masked_softmax, rows_of_sentences
 from .shared import Rows
+from .traced import Traced
 
 
 class CKYMemory(NamedTuple):
-    """The charts of the sources, one row a sentence; M = S (S + 1) / 2 cells, the words first."""
+    """The charts of the sources, one row per sentence; M = S (S + 1) / 2 cells, the words first."""
 
     cells: Rows  # B x M x d
     splits: Tensor  # B x M: words in the left part of the winning split
@@ -40,7 +42,7 @@ class CKYWeights(NamedTuple):
     cells: Tensor  # alpha' and alpha'' merged, ... x M: of the words both, of the longer spans alpha''
 
 
-class CKYAttention(AttentionMechanism):
+class CKYAttention(AttentionMechanism[CKYMemory, CKYWeights]):
     """Dot-product attention to words, and to words and spans together; the context is [c ; c'], of 2d values.
 
     Args:
@@ -54,13 +56,13 @@ class CKYAttention(AttentionMechanism):
 
     def memorize(self, source: Tensor, padding_mask: Tensor) -> CKYMemory:
         chart = self.units(source, padding_mask)
-        # The chart is filled cell after cell. One query at a time reads it best so, the many of a beam sentence after
-        # sentence.
+        # The chart is filled cell after cell, and a single query reads it best so. The many queries of a beam read it best
+        # sentence after sentence.
         cells = chart.cells if torch.is_grad_enabled() else chart.cells.contiguous()
         return CKYMemory(Rows(cells), chart.splits, chart.padding_mask, padding_mask)
 
-    def forward(self, query: Tensor, memory: CKYMemory, word: Any = None) -> tuple[Tensor, CKYWeights]:
-        """Attend with s_j, N x d or N x T x d.
+    def forward(self, query: Tensor, memory: CKYMemory, cue: Any = None) -> tuple[Tensor, CKYWeights]:
+        """Attend with s_j, N x d or N x T x d. The cue is not read.
 
         Returns:
             [c_j ; c'_j], ... x 2d, and both softmaxes' weights
@@ -80,19 +82,18 @@ class CKYAttention(AttentionMechanism):
         """Eq. 8's weights, ... x S."""
         return weights.words
 
-    def join_words(self, weights: list[CKYWeights]) -> CKYWeights:
-        return CKYWeights(*(torch.stack(part, dim=1) for part in zip(*weights, strict=True)))
-
-    def trace(self, weights: CKYWeights) -> dict[str, Tensor]:
-        """``source`` (alpha), ``source_joint`` (alpha'), ``source_chart`` (alpha''): N x T x S, N x T x S, N x T x S x S.
-
-        The last two dimensions of ``source_chart`` are the first word of a span and its length less 1; 0 where the
-        sentence has no such span.
-        """
+    def trace(self, weights: CKYWeights) -> dict[str, Traced]:
+        """``source`` (alpha), ``source_joint`` (alpha'), and ``source_chart`` (alpha'', over spans)."""
         positions = weights.words.size(-1)
         chart = weights.cells.new_zeros(*weights.words.shape, positions)
         for length in range(1, positions + 1):
             first, count = first_cell(length, positions), positions - length + 1
             chart[..., :count, length - 1] = weights.cells[..., first : first + count]
         chart[..., 0] /= 2
-        return {"source": weights.words, "source_joint": chart[..., 0].clone(), "source_chart": chart}
+        return {
+            "source": Traced(weights.words),
+            "source_joint": Traced(
+                chart[..., 0].clone(), Axes(total="at most one", title="words, in the joint softmax")
+            ),
+            "source_chart": Traced(chart, Axes("spans", total="at most one", title="spans, in the joint softmax")),
+        }

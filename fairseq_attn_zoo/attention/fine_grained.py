@@ -1,4 +1,4 @@
-r"""Fine-grained attention: one weight for each dimension of a source state, and its two ancestors with one a state.
+r"""Fine-grained attention: a weight for each dimension of a source state; and its two ancestors, with one per state.
 
 Choi, Cho and Bengio (2018), Fine-grained attention mechanism for neural machine translation:
 
@@ -8,11 +8,11 @@ Choi, Cho and Bengio (2018), Fine-grained attention mechanism for neural machine
     e^d_{t't} &= V_d \tanh(W z_{t'-1} + U h_t + Y y_{t'-1} + b) & \text{AttY2D, Eq. 7} \\
     \alpha^d_{t't} &= \mathrm{softmax}_t(e^d_{t't}) \qquad c_{t'} = \sum_t \alpha_{t't} \circ h_t
 
-Once a sentence: :math:`U h_t + b`. Once for all words of a reference: :math:`Y y_{t'-1}`. Once a word: the rest.
+Once per sentence: :math:`U h_t + b`. Once for all words of a call: :math:`Y y_{t'-1}`. Once per word: the rest.
 
-The hidden layer has A values a pair of target word and source position, and the weights of AttY2D have as many as a
-source state: kept for the backward pass, for all words, they are the largest tensors of the model. Where they would take
-more than ``keep_mib`` they are computed again in the backward pass instead.
+The hidden layer has A values for every pair of target word and source position, and AttY2D has as many weights as a source
+state has values. Kept for the backward pass, for all words, they are the largest tensors of the model. Where they would take
+more than ``keep_mib``, they are computed again in the backward pass instead.
 """
 
 from collections.abc import Sequence
@@ -22,8 +22,10 @@ import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
+from ..axes import Axes
 from .additive import additive_score
 from .base import AttentionMechanism, masked_softmax, rows_of_sentences
+from .traced import Traced
 
 MEBIBYTE = 2**20
 
@@ -37,22 +39,22 @@ class FineGrainedMemory(NamedTuple):
 
 
 class PreviousWord(NamedTuple):
-    """What attention reads of y_{t'-1}."""
+    """The cue: what attention reads of y_{t'-1}."""
 
-    projected: Tensor | None  # Y y_{t'-1}, N x A; None in Att
-    recompute: bool  # keep nothing large of this word for the backward pass
+    projected: Tensor | None  # Y y_{t'-1}, N x A, or of all words, N x T x A; None in Att
+    recompute: bool  # keep nothing large for the backward pass
 
 
-class WordAwareAttention(AttentionMechanism):
-    """Att and AttY: one score a source position.
+class WordAwareAttention(AttentionMechanism[FineGrainedMemory, Tensor]):
+    """Att and AttY: one score per source position.
 
     Args:
         query_size: width of z_{t'-1}
         source_size: d, width of h_t
         embed_size: width of y_{t'-1}; 0 for Att, the one that is not aware of it
         attention_size: A, width of the hidden layer
-        keep_mib: MiB that the hidden layers and the weights of a batch may take in wait for the backward pass; if they
-            need more they are computed again there
+        keep_mib: MiB that the hidden layers and the weights of a batch may keep for the backward pass; if they need more,
+            they are computed again there
     """
 
     def __init__(
@@ -75,41 +77,49 @@ class WordAwareAttention(AttentionMechanism):
     def memorize(self, source: Tensor, padding_mask: Tensor) -> FineGrainedMemory:
         return FineGrainedMemory(self.source_projection(source), source, padding_mask)
 
-    def read_words(self, embedded: Tensor, history: Tensor | None, memory: FineGrainedMemory) -> Sequence[PreviousWord]:
-        words = embedded.size(1)
+    def read(self, ids: Tensor, embedded: Tensor, memory: FineGrainedMemory, state: Any) -> tuple[PreviousWord, Any]:
         recompute = False
         if torch.is_grad_enabled():
-            pairs = embedded.size(0) * words * memory.keys.size(1)
-            recompute = pairs * self.bytes_a_pair(memory.keys) > self.keep_mib * MEBIBYTE
-        if self.word_projection is None:
-            return [PreviousWord(None, recompute)] * words
-        return [PreviousWord(projected, recompute) for projected in self.word_projection(embedded).unbind(dim=1)]
+            pairs = ids.numel() * memory.keys.size(1)
+            recompute = pairs * self.bytes_per_pair(memory.keys) > self.keep_mib * MEBIBYTE
+        projected = None if self.word_projection is None else self.word_projection(embedded)
+        return PreviousWord(projected, recompute), state
 
-    def bytes_a_pair(self, keys: Tensor) -> int:
+    def split_cue(self, cue: PreviousWord, words: int) -> Sequence[PreviousWord]:
+        if cue.projected is None:
+            return [cue] * words
+        return [PreviousWord(projected, cue.recompute) for projected in cue.projected.unbind(dim=1)]
+
+    def bytes_per_pair(self, keys: Tensor) -> int:
         """What the backward pass reads for a pair of target word and source position: hidden layer and weights."""
         size = keys.element_size()
         weight_bytes = size if size >= 4 else size + 4  # the softmax keeps its own in float32
         return self.attention_size * size + self.energy.numel() // self.attention_size * weight_bytes
 
-    def forward(
-        self, query: Tensor, memory: FineGrainedMemory, word: PreviousWord | None = None
-    ) -> tuple[Tensor, Tensor]:
-        """Attend with z_{t'-1}, N x D, and with the word that :meth:`read_words` prepared.
+    def forward(self, query: Tensor, memory: FineGrainedMemory, cue: PreviousWord) -> tuple[Tensor, Tensor]:
+        """Attend with z_{t'-1}, N x D or N x T x D, and with what :meth:`read` made of y_{t'-1}.
 
         Returns:
-            contexts, N x d, and weights, N x S (AttY2D: N x S x d)
+            contexts, ... x d, and weights, ... x S (AttY2D: ... x S x d)
         """
-        assert word is not None
+        leading = query.shape[:-1]
         query = self.query_projection(query)
-        if word.projected is not None:
-            query = query + word.projected
+        if cue.projected is not None:
+            query = query + cue.projected
         rows = rows_of_sentences(query, memory)  # B x R x A
         arguments = (rows, self.energy, *memory)
-        if word.recompute:
+        if cue.recompute:
             context, weights = checkpoint(self.weigh, *arguments, use_reentrant=False, preserve_rng_state=False)
         else:
             context, weights = self.weigh(*arguments)
-        return context.flatten(0, 1), weights.flatten(0, 1)
+        return context.view(*leading, -1), weights.view(*leading, *weights.shape[2:])
+
+    def alignment(self, weights: Tensor) -> Tensor:
+        return weights
+
+    def trace(self, weights: Tensor) -> dict[str, Traced]:
+        """``source``: the alignment."""
+        return {"source": Traced(weights)}
 
     @staticmethod
     def weigh(query: Tensor, energy: Tensor, keys: Tensor, values: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
@@ -119,7 +129,7 @@ class WordAwareAttention(AttentionMechanism):
 
 
 class FineGrainedAttention(WordAwareAttention):
-    """AttY2D: d scores a source position, a softmax over positions for each, and a context element by element."""
+    """AttY2D: d scores per source position, a softmax over positions for each, and a context element by element."""
 
     def build_energy(self, attention_size: int, source_size: int) -> nn.Parameter:
         """V, d x A."""
@@ -137,6 +147,6 @@ class FineGrainedAttention(WordAwareAttention):
         """The mean over the dimensions of the source states, ... x S."""
         return weights.mean(dim=-1)
 
-    def trace(self, weights: Any) -> dict[str, Tensor]:
-        """``source_dimensions``, N x T x S x d."""
-        return {"source_dimensions": weights}
+    def trace(self, weights: Tensor) -> dict[str, Traced]:
+        """``source_dimensions``, by dimension of the source state."""
+        return {"source_dimensions": Traced(weights, Axes(by="dimension", title="source"))}

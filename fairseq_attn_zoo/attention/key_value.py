@@ -10,17 +10,17 @@ Mino et al. (2017), Key-value attention mechanism for neural machine translation
         & \text{Eq. 8, 12 and 13} \\
     c_j &= \sum_i \alpha_{ij} h_i,\ \sum_i \alpha_{ij} v_i,\ \sum_i \alpha_{ij} h_i & \text{Eq. 7, 11 and 7}
 
-Once a sentence: the merging of the encoder's two directions. Once a word: one dot product a position.
+Once per sentence: the merging of the encoder's two directions. Once per word: one dot product per position.
 """
 
 import torch
 from torch import Tensor, nn
 
-from .base import AttentionMechanism, AttentionMemory
+from .base import AttentionMemory, ScoredAttention
 from .shared import Rows
 
 
-class MergedSourceAttention(AttentionMechanism):
+class MergedSourceAttention(ScoredAttention[AttentionMemory]):
     """What the three share: the encoder's two directions are merged into h_i.
 
     The last h_i is also where the decoder starts from. ``merged_size`` is the width of h_i.

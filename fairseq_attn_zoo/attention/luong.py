@@ -9,20 +9,20 @@ Luong, Pham and Manning (2015), Effective approaches to attention-based neural m
         v_a^\top \tanh(W_a [h_t ; \bar h_s]) & \text{concat}
     \end{cases}
 
-Once a sentence: :math:`W_a \bar h_s` (general), and the source's columns of :math:`W_a` (concat). Once a word: the
-product with the query.
+Once per sentence: :math:`W_a \bar h_s` (general), and the product with the source's columns of :math:`W_a` (concat). Once
+per word: the product with the query.
 """
 
 from torch import Tensor, nn
 
 from .additive import AdditiveAttention
-from .base import AttentionMechanism, AttentionMemory
+from .base import AttentionMemory, ScoredAttention
 from .shared import Rows
 
 INITIAL_RANGE = 0.1  # Luong 2015, Section 4.1: all parameters uniform in [-0.1, 0.1]
 
 
-class DotAttention(AttentionMechanism):
+class DotAttention(ScoredAttention[AttentionMemory]):
     """The dot product of query and source state, which must be equally wide.
 
     Args:
@@ -49,7 +49,7 @@ class DotAttention(AttentionMechanism):
         return memory.keys.scores(query)  # B x R x S
 
 
-class GeneralAttention(AttentionMechanism):
+class GeneralAttention(ScoredAttention[AttentionMemory]):
     """A bilinear score; query (D) and source state (C) may differ in width."""
 
     def __init__(self, query_size: int, source_size: int) -> None:
@@ -67,8 +67,8 @@ class GeneralAttention(AttentionMechanism):
 class ConcatAttention(AdditiveAttention):
     """A hidden layer of ``attention_size`` units over [h_t ; h_s].
 
-    W_a [h_t ; h_s] is W_a's first columns times h_t plus its last columns times h_s: additive attention, with one
-    matrix a part, so that the source's part is computed once a sentence.
+    W_a [h_t ; h_s] is W_a's first columns times h_t plus its last columns times h_s. So it is additive attention with a
+    matrix for each of the two, and the source's product is computed once per sentence.
     """
 
     def reset_parameters(self) -> None:

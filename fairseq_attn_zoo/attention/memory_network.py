@@ -9,7 +9,7 @@ Simon and Schwenk (2017), Neural machine translation with memory network based a
 u is the next hop's q, and after the last hop the context. The hops on one memory share their parameters: there are none
 on the source, and two embeddings and two time tables on the target, so that a trained model can be run with any number.
 
-Once a sentence: nothing, the memory is the source's states. Once a word: two embeddings, and the hops.
+Once per sentence: nothing, as the memory is the source's states. Once per word: two embeddings, and the hops.
 """
 
 from collections.abc import Sequence
@@ -19,13 +19,15 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pad_sequence
 
+from ..axes import Axes
 from ..dropout import Dropout
 from .base import AttentionMechanism, AttentionMemory, masked_softmax, rows_of_sentences
 from .shared import Rows
+from .traced import Traced
 
 
-class WordMemory(NamedTuple):
-    """The target words y_0 .. y_{i-1} as memories, and the time tables for their distances from i."""
+class TargetMemory(NamedTuple):
+    """The cue: the target words y_0 .. y_{i-1} as keys and values, and the time tables for their distances from i."""
 
     keys: Tensor  # EmbK(y_j), N x i x H
     values: Tensor  # EmbV(y_j), N x i x H
@@ -49,13 +51,13 @@ class WordMemory(NamedTuple):
 
 
 class HopWeights(NamedTuple):
-    """The weights of every hop, a tensor a hop, of one word (... = N) or of T words at once (... = N x T)."""
+    """The weights of every hop, a tensor for each, of one word (... = N) or of T words at once (... = N x T)."""
 
     source: tuple[Tensor, ...]  # ... x S
     target: tuple[Tensor, ...]  # ... x words, 0 where nothing was written yet
 
 
-class MemoryNetworkAttention(AttentionMechanism):
+class MemoryNetworkAttention(AttentionMechanism[AttentionMemory, HopWeights]):
     """Hops on the target memory, then on the source memory.
 
     Args:
@@ -87,53 +89,53 @@ class MemoryNetworkAttention(AttentionMechanism):
         rows = Rows(source)
         return AttentionMemory(rows, rows, padding_mask)
 
-    def empty_history(self, padding_mask: Tensor) -> Tensor | None:
+    def start(self, memory: AttentionMemory) -> Tensor | None:
+        """The ids of the target words before the first, B x 0; None without hops on the target."""
         if not self.target_hops:
             return None
-        return torch.empty(padding_mask.size(0), 0, dtype=torch.long, device=padding_mask.device)
+        mask = memory.padding_mask
+        return torch.empty(mask.size(0), 0, dtype=torch.long, device=mask.device)
 
-    def remember_words(self, history: Tensor | None) -> WordMemory | None:
-        """All words so far as memories.
+    def read(
+        self, ids: Tensor, embedded: Tensor, memory: AttentionMemory, state: Tensor | None
+    ) -> tuple[TargetMemory | None, Tensor | None]:
+        """All target words so far as a memory, and their ids, N x words.
 
         Raises:
             ValueError: if they are more than the time tables have rows
         """
-        if history is None:
-            return None
-        words = history.size(1)
+        if state is None:
+            return None, None
+        written = torch.cat([state, ids], dim=1)
+        words = written.size(1)
         if words > self.max_words:
             raise ValueError(
                 f"a target of {words} words is longer than the {self.max_words} distances that the model was built "
                 "for; train with a larger --max-target-positions, or lower --max-len-b"
             )
-        return WordMemory(
-            self.dropout(self.key_words(history)),
-            self.dropout(self.value_words(history)),
+        target = TargetMemory(
+            self.dropout(self.key_words(written)),
+            self.dropout(self.value_words(written)),
             self.key_times[:words],
             self.value_times[:words],
         )
+        return target, written
 
-    def read_words(
-        self, embedded: Tensor, history: Tensor | None, memory: AttentionMemory
-    ) -> Sequence[WordMemory | None]:
-        all_words = self.remember_words(history)
-        if all_words is None:
-            return [None] * embedded.size(1)
-        keys, values, key_times, value_times = all_words
-        known = [keys.size(1) - later for later in reversed(range(embedded.size(1)))]  # words, as each word sees them
-        return [
-            WordMemory(keys[:, :words], values[:, :words], key_times[:words], value_times[:words]) for words in known
-        ]
+    def split_cue(self, cue: TargetMemory | None, words: int) -> Sequence[TargetMemory | None]:
+        """For each of the last words, what was written when it attends."""
+        if cue is None:
+            return [None] * words
+        keys, values, key_times, value_times = cue
+        written = [keys.size(1) - later for later in reversed(range(words))]
+        return [TargetMemory(keys[:, :i], values[:, :i], key_times[:i], value_times[:i]) for i in written]
 
-    def forward(
-        self, query: Tensor, memory: AttentionMemory, word: WordMemory | None = None
-    ) -> tuple[Tensor, HopWeights]:
+    def forward(self, query: Tensor, memory: AttentionMemory, cue: TargetMemory | None) -> tuple[Tensor, HopWeights]:
         """Hop.
 
         Args:
             query: N x H (one word) or N x T x H (all words at once)
             memory: what :meth:`memorize` returned
-            word: the target memory of this word, or of all words at once; None without hops on the target
+            cue: the target memory of this word, or of all words at once; None without hops on the target
 
         Returns:
             contexts, N x H or N x T x H, and every hop's weights
@@ -141,11 +143,11 @@ class MemoryNetworkAttention(AttentionMechanism):
         leading = query.shape[:-1]
         target_weights, source_weights = [], []
         query = query.reshape(leading[0], -1, query.size(-1))  # N x R x H
-        for _ in range(self.target_hops):
-            assert word is not None
-            output, weights = word.hop(query)
-            query = self.connect(output, query)
-            target_weights.append(weights)
+        if cue is not None:
+            for _ in range(self.target_hops):
+                output, weights = cue.hop(query)
+                query = self.connect(output, query)
+                target_weights.append(weights)
         query = rows_of_sentences(query, memory)
         for _ in range(self.source_hops):
             scores = memory.keys.scores(query)
@@ -175,12 +177,10 @@ class MemoryNetworkAttention(AttentionMechanism):
             tuple(pad_sequence([word.t() for word in hop], batch_first=True).permute(2, 0, 1) for hop in target),
         )
 
-    def trace(self, weights: HopWeights) -> dict[str, Tensor]:
-        """``source_hops``, N x T x S x hops, and ``target_hops``, N x T x words x hops, where there are any.
-
-        Entry j of the target memory is y_j; y_0 is the beginning of the sentence.
-        """
-        traced = {"source_hops": torch.stack(weights.source, dim=-1)}
+    def trace(self, weights: HopWeights) -> dict[str, Traced]:
+        """``source_hops``, and ``target_hops`` where there are any: entry j of the target memory is y_j."""
+        traced = {"source_hops": Traced(torch.stack(weights.source, dim=-1), Axes(by="hop", title="source"))}
         if weights.target:
-            traced["target_hops"] = torch.stack(weights.target, dim=-1)
+            on_target = torch.stack(weights.target, dim=-1)
+            traced["target_hops"] = Traced(on_target, Axes("target words", by="hop", title="target"))
         return traced

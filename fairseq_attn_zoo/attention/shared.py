@@ -1,18 +1,18 @@
 """Rows that queries read, and whose gradient a loop over words makes once per sentence.
 
-A loop over T words reads the same memory T times. Autograd would make a gradient of the memory's size for each of them and
-add them up: T times B x S x C values written and read again, the largest part of a training step where S is large. But
-every one of these gradients is a product, and their sum is one product as well:
+A loop over T words reads the same rows T times. Autograd would make a gradient of their size for each word and add them up.
+That is T times B x S x C values written and read again: the largest part of a training step where S is large. But every one
+of these gradients is a product, and their sum is one product as well:
 
-    scores  = query memory^T      gradient of the memory: scores'^T query
-    context = weights memory      gradient of the memory: weights^T context'
+    scores  = query rows^T        gradient of the rows: scores'^T query
+    context = weights rows        gradient of the rows: weights^T context'
     both, for all words           [scores'_1 ; weights_1 ; ...]^T [query_1 ; context'_1 ; ...]
 
 So each word writes its two factors, which are small, into a ledger, and the ledger is multiplied out at the end. Every
-backward pass has a page of its own, which lives as long as the pass: passes inside one another, or beside one another in
-threads, do not meet, and nothing is left of a pass that ended in an error or never asked for the memory's gradient.
+backward pass has a page of its own, which lives as long as the pass. So passes inside one another, or beside one another in
+threads, do not meet; and nothing is left of a pass that ended in an error or never asked for the rows' gradient.
 
-Under autocast the memory is cast once for all words.
+Under autocast the rows are cast once for all words.
 """
 
 from collections.abc import Callable
@@ -94,7 +94,7 @@ class Page:
 
 
 class Ledger:
-    """Factors of the gradient of a memory of S rows, a page per backward pass."""
+    """Factors of the gradient of S rows, a page per backward pass."""
 
     def __init__(self, rows: int) -> None:
         self.rows = rows
@@ -130,62 +130,62 @@ class Ledger:
         return gradient
 
 
-def dot_products(rows: Tensor, memory: Tensor) -> Tensor:
+def dot_products(query: Tensor, rows: Tensor) -> Tensor:
     """B x R x C and B x S x C: B x R x S."""
-    if memory.is_contiguous() and memory.size(1) >= 64 * rows.size(1):
-        # Few rows and a long memory, sentence after sentence: BLAS is up to twice as fast the other way round.
-        return torch.bmm(memory, rows.transpose(1, 2)).transpose(1, 2).contiguous()
-    return torch.bmm(rows, memory.transpose(1, 2))
+    if rows.is_contiguous() and rows.size(1) >= 64 * query.size(1):
+        # Few queries and many rows, sentence after sentence: BLAS is up to twice as fast the other way round.
+        return torch.bmm(rows, query.transpose(1, 2)).transpose(1, 2).contiguous()
+    return torch.bmm(query, rows.transpose(1, 2))
 
 
-a_loops_memory = first_derivative_only("attention in a loop over words")
+in_a_loop = first_derivative_only("attention in a loop over words")
 
 
 class MultiplyOut(torch.autograd.Function):
-    """An empty tensor that ties all readers to the memory: its backward pass comes after theirs."""
+    """An empty tensor that ties all readers to the rows: its backward pass comes after theirs."""
 
     @staticmethod
-    def forward(ctx: Any, memory: Tensor, ledger: Ledger) -> Tensor:
+    def forward(ctx: Any, rows: Tensor, ledger: Ledger) -> Tensor:
         ctx.set_materialize_grads(False)
         ctx.ledger = ledger
-        return memory.new_empty(0)
+        return rows.new_empty(0)
 
     @staticmethod
-    @a_loops_memory
+    @in_a_loop
     def backward(ctx: Any, _: None) -> tuple[Tensor | None, None]:
         return ctx.ledger.multiply_out(), None
 
 
 class Scores(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, query: Tensor, memory: Tensor, link: Tensor, ledger: Ledger) -> Tensor:
-        query = query.to(memory.dtype)
-        ctx.save_for_backward(query, memory)
+    def forward(ctx: Any, query: Tensor, rows: Tensor, link: Tensor, ledger: Ledger) -> Tensor:
+        query = query.to(rows.dtype)
+        ctx.save_for_backward(query, rows)
         ctx.ledger = ledger
-        return dot_products(query, memory)
+        return dot_products(query, rows)
 
     @staticmethod
-    @a_loops_memory
+    @in_a_loop
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None, None]:
-        query, memory = ctx.saved_tensors
-        grad = grad.to(memory.dtype)
+        query, rows = ctx.saved_tensors
+        grad = grad.to(rows.dtype)
         ctx.ledger.write(grad, query)
-        return torch.bmm(grad, memory), None, None, None
+        return torch.bmm(grad, rows), None, None, None
 
 
 class Mean(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, weights: Tensor, memory: Tensor, link: Tensor, ledger: Ledger) -> Tensor:
-        weights = weights.to(memory.dtype)
-        memory = memory[:, : weights.size(2)]
-        ctx.save_for_backward(weights, memory)
+    def forward(ctx: Any, weights: Tensor, rows: Tensor, link: Tensor, ledger: Ledger) -> Tensor:
+        weights = weights.to(rows.dtype)
+        rows = rows[:, : weights.size(2)]
+        ctx.save_for_backward(weights, rows)
         ctx.ledger = ledger
-        return torch.bmm(weights, memory)
+        return torch.bmm(weights, rows)
 
     @staticmethod
-    @a_loops_memory
+    @in_a_loop
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None, None]:
-        weights, memory = ctx.saved_tensors
-        grad = grad.to(memory.dtype)
+        weights, rows = ctx.saved_tensors
+        grad = grad.to(rows.dtype)
         ctx.ledger.write(weights, grad)
-        return dot_products(grad, memory), None, None, None
+        return dot_products(grad, rows), None, None, None

@@ -3,23 +3,25 @@
 from collections.abc import Callable
 from typing import Any
 
-import torch
 from torch import Tensor
 
-from ..attention import AttentionMechanism, share
+from ..attention import AttentionMechanism
 from ..cells import CellStack, CellState, ConditionalGRUCell, ConditionalLSTMCell
 from ..encoders import EncoderOutput
-from .base import DecoderOutput, DecoderState, RecurrentDecoder, TargetWords, WeightLog
+from .base import AttentiveDecoder, DecoderOutput, DecoderState, TargetWords
+from .loop import WordByWord, over_words
 from .readout import MaxoutReadout
 
+Layers = tuple[CellState, ...]
 
-class AttendThenUpdateDecoder(RecurrentDecoder):
+
+class AttendThenUpdateDecoder(AttentiveDecoder):
     """The query is s_{i-1}; the bottom layer reads y_{i-1} and c_i.
 
     RNNsearch (Bahdanau 2015, Appendix A.2.2) has gated units and predicts from s_{i-1}, y_{i-1} and c_i through a maxout
-    layer; fine-grained attention (Choi 2018, Section 2) and memory-network attention (Simon and Schwenk 2017, Section 2)
-    have an LSTM and predict from the new state. Further layers, which none of the papers has, read the new state of the
-    layer below; query and prediction take the top layer's.
+    layer. Fine-grained attention (Choi 2018, Section 2) and memory-network attention (Simon and Schwenk 2017, Section 2)
+    have an LSTM and predict from the new state. None of the papers has further layers: here they read the new state of the
+    layer below, and query and prediction take the top layer's.
 
     Args:
         cell: class of the cells
@@ -32,7 +34,7 @@ class AttendThenUpdateDecoder(RecurrentDecoder):
 
     def __init__(
         self,
-        attention: AttentionMechanism,
+        attention: AttentionMechanism[Any, Any],
         cell: type[ConditionalGRUCell] | type[ConditionalLSTMCell],
         embed_size: int,
         hidden_size: int,
@@ -41,17 +43,13 @@ class AttendThenUpdateDecoder(RecurrentDecoder):
         readout: MaxoutReadout | None = None,
         dropout: float = 0.0,
     ) -> None:
-        super().__init__(output_size=readout.output_size if readout else hidden_size, dropout=dropout)
-        self.attention = attention
+        super().__init__(attention, readout.output_size if readout else hidden_size, dropout)
         self.initial_state = initial_state
         self.cells = CellStack(cell, embed_size, attention.context_size, hidden_size, num_layers)
         self.readout = readout
 
-    def begin(self, encoded: EncoderOutput, padding_mask: Tensor) -> tuple[Any, DecoderState]:
-        memory = self.attention.memorize(encoded.states, padding_mask)
-        return memory, self.initial_state(encoded)._replace(
-            history=self.attention.empty_history(padding_mask), attended=self.attention.nothing_attended(memory)
-        )
+    def first_state(self, encoded: EncoderOutput, padding_mask: Tensor) -> DecoderState:
+        return self.initial_state(encoded)
 
     def forward(
         self,
@@ -61,36 +59,19 @@ class AttendThenUpdateDecoder(RecurrentDecoder):
         need_weights: bool = False,
         need_trace: bool = False,
     ) -> DecoderOutput:
-        layers, attended = state.layers, state.attended
-        history = self.attention.extend_history(state.history, words.ids)
-        memory = share(memory)
-        log = WeightLog(self.attention, need_weights, need_trace)
-        read = self.attention.read_words(words.embedded, history, memory)
-        queries, contexts, states = [], [], []
-        for word, projected in zip(read, self.cells.project_input(words.embedded).unbind(dim=1), strict=True):
+        attend = WordByWord(self.attention, words, memory, state.attention, need_weights, need_trace)
+
+        def step(projected: Tensor, layers: Layers) -> tuple[tuple[Tensor, ...], Layers]:
             query = layers[-1][0]  # s_{i-1}
-            context, weights, attended = self.attention.attend(query, memory, word, attended)
+            context = attend(query)
             layers = self.cells(projected, context, layers, self.dropout)
-            log.add(weights)
-            queries.append(query)
-            contexts.append(context)
-            states.append(layers[-1][0])
+            return (layers[-1][:1] if self.readout is None else (query, context)), layers
+
+        kept, layers = over_words(step, self.cells.project_input(words.embedded), state.layers)
         if self.readout is None:
-            features = torch.stack(states, dim=1)  # N x T x H
+            (features,) = kept  # s_1 .. s_T, N x T x H
         else:
-            projected = self.readout.context_projection(torch.stack(contexts, dim=1))  # N x T x 2l
-            features = self.readout(self.dropout(torch.stack(queries, dim=1)), words.embedded, projected)
-            if self.training and words.embedded.size(1) == 1:
-                features = join_unread_state(features, layers)
-        return DecoderOutput(
-            self.dropout(features), DecoderState(layers, None, history, attended), log.weights, log.trace
-        )
-
-
-def join_unread_state(features: Tensor, layers: tuple[CellState, ...]) -> Tensor:
-    """The features unchanged, but with the cells in their graph.
-
-    RNNsearch predicts word i from s_{i-1}: in a batch whose targets are all empty no s_i is ever read, and the cells
-    would get no gradient, which PyTorch's distributed training does not forgive.
-    """
-    return features + 0 * torch.stack([state[0].sum() for state in layers]).sum()
+            queries, contexts = kept
+            projected = self.readout.context_projection(contexts)  # N x T x 2l
+            features = self.readout(self.dropout(queries), words.embedded, projected)
+        return self.output(self.dropout(features), DecoderState(layers), attend.attended)

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from ..attention import AttentionMechanism, Rows
+from ..attention import AttentionMechanism, Rows, Traced
 from ..cells import CellState
 from ..dropout import Dropout
 from ..encoders import EncoderOutput
@@ -20,12 +20,11 @@ class TargetWords(NamedTuple):
 
 
 class DecoderState(NamedTuple):
-    """What a decoder carries from word to word; every tensor has one row a hypothesis."""
+    """What a decoder carries from word to word; every tensor has one row per hypothesis."""
 
     layers: tuple[CellState, ...]  # bottom layer first; the hidden state, then the cell of an LSTM: N x H
     attentional: Tensor | None = None  # a_{i-1}, N x H, where it is fed back
-    history: Tensor | None = None  # ids of the words read so far, N x words, where attention reads them
-    attended: Tensor | None = None  # where attention has looked, N x S x ..., where it remembers that
+    attention: Any = None  # the mechanism's own state; None for one that remembers nothing
 
 
 class DecoderOutput(NamedTuple):
@@ -34,7 +33,15 @@ class DecoderOutput(NamedTuple):
     features: Tensor  # N x T x F: what the output layer reads
     state: DecoderState  # after the last word
     weights: Tensor | None  # N x T x S; None when not asked for, or without attention
-    trace: dict[str, Tensor] | None  # every weight of the mechanism; None when not asked for
+    trace: dict[str, Traced] | None  # every weight of the mechanism; None when not asked for
+
+
+class Attended(NamedTuple):
+    """What is left of attention when all words of a call have attended."""
+
+    state: Any  # after the last word
+    weights: Tensor | None  # N x T x S; None when not asked for
+    trace: dict[str, Traced] | None  # every weight; None when not asked for
 
 
 def map_tensors(function: Callable[[Tensor], Tensor], value: Any) -> Any:
@@ -53,10 +60,27 @@ def map_tensors(function: Callable[[Tensor], Tensor], value: Any) -> Any:
     return value
 
 
-class RecurrentDecoder(nn.Module):
-    """What the decoders share. ``output_size`` is F, the width of the features."""
+def tensors_of(value: Any) -> list[Tensor]:
+    """Every tensor that :func:`map_tensors` meets."""
+    found: list[Tensor] = []
 
-    has_attention = True
+    def note(tensor: Tensor) -> Tensor:
+        found.append(tensor)
+        return tensor
+
+    map_tensors(note, value)
+    return found
+
+
+class RecurrentDecoder(nn.Module):
+    """What the decoders share.
+
+    Args:
+        output_size: F, the width of the features
+        dropout: what it falls on is each decoder's own
+    """
+
+    has_attention = False
 
     def __init__(self, output_size: int, dropout: float) -> None:
         super().__init__()
@@ -64,7 +88,7 @@ class RecurrentDecoder(nn.Module):
         self.dropout = Dropout(dropout)
 
     def begin(self, encoded: EncoderOutput, padding_mask: Tensor) -> tuple[Any, DecoderState]:
-        """The memory of the sources and the state before the first word, both with one row a sentence.
+        """The memory of the sources and the state before the first word, both with one row per sentence.
 
         Args:
             encoded: what the encoder returned
@@ -86,42 +110,51 @@ class RecurrentDecoder(nn.Module):
             words: N rows; N is a multiple of the memory's B, and the hypotheses of one sentence stand side by side
             memory: of :meth:`begin`
             state: before the first of these words, N rows
-            need_weights: whether to return the alignment, one weight a source position
+            need_weights: whether to return the alignment, one weight per source position
             need_trace: whether to return every weight of the mechanism, as
                 :meth:`fairseq_attn_zoo.attention.AttentionMechanism.trace` names them
         """
         raise NotImplementedError
 
+    def output(self, features: Tensor, state: DecoderState, attended: Attended) -> DecoderOutput:
+        """What all words of a call have made, with every parameter that was used for them in the features' graph.
 
-class WeightLog:
-    """Keeps of every word's weights what the caller asked for, and nothing else."""
+        In a batch whose targets are all empty there is one word, and nobody reads the state after it. RNNsearch predicts that
+        word from the state before: its cells would get no gradient, nor would coverage's fertility, and PyTorch's distributed
+        training does not forgive that. So the features of a single word have the state in their graph, times zero.
 
-    def __init__(self, attention: AttentionMechanism, need_weights: bool, need_trace: bool) -> None:
+        Args:
+            features: N x T x F
+            state: the decoder's own, after the last word
+            attended: what is left of attention
+        """
+        if attended.state is not None:
+            state = state._replace(attention=attended.state)
+        if self.training and torch.is_grad_enabled() and features.size(1) == 1:
+            unread = [tensor.sum() for tensor in tensors_of(state) if tensor.is_floating_point()]
+            features = features + 0 * sum(unread)
+        return DecoderOutput(features, state, attended.weights, attended.trace)
+
+
+class AttentiveDecoder(RecurrentDecoder):
+    """What the decoders with attention share: the mechanism, its memory and its state. They ask it through :mod:`.loop`.
+
+    Args:
+        attention: the mechanism
+        output_size, dropout: as for :class:`RecurrentDecoder`
+    """
+
+    has_attention = True
+
+    def __init__(self, attention: AttentionMechanism[Any, Any], output_size: int, dropout: float) -> None:
+        super().__init__(output_size, dropout)
         self.attention = attention
-        self.alignments: list[Tensor] | None = [] if need_weights else None
-        self.all_weights: list[Any] | None = [] if need_trace else None
 
-    def add(self, weights: Any) -> None:
-        """Take the weights of one word."""
-        if self.alignments is not None:
-            self.alignments.append(self.attention.alignment(weights))
-        if self.all_weights is not None:
-            self.all_weights.append(weights)
+    def first_state(self, encoded: EncoderOutput, padding_mask: Tensor) -> DecoderState:
+        """The decoder's own state before the first word, B rows; arguments as for :meth:`begin`."""
+        raise NotImplementedError
 
-    @property
-    def weights(self) -> Tensor | None:
-        """Of all words, N x T x S."""
-        return None if self.alignments is None else torch.stack(self.alignments, dim=1)
-
-    @property
-    def trace(self) -> dict[str, Tensor] | None:
-        if self.all_weights is None:
-            return None
-        return self.attention.trace(self.attention.join_words(self.all_weights))
-
-
-def report_weights(
-    attention: AttentionMechanism, weights: Any, need_weights: bool, need_trace: bool
-) -> tuple[Tensor | None, dict[str, Tensor] | None]:
-    """The last two fields of a :class:`DecoderOutput`, from weights of all words at once."""
-    return attention.alignment(weights) if need_weights else None, attention.trace(weights) if need_trace else None
+    def begin(self, encoded: EncoderOutput, padding_mask: Tensor) -> tuple[Any, DecoderState]:
+        memory = self.attention.memorize(encoded.states, padding_mask)
+        state = self.first_state(encoded, padding_mask)
+        return memory, state._replace(attention=self.attention.start(memory))

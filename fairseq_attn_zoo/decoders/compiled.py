@@ -1,7 +1,7 @@
 """The step of beam search through ``torch.compile``, for those who ask for it.
 
-Only the step: a reference is read in one call whose loop would be unrolled word by word, for each length anew. Lengths,
-sentences and hypotheses are symbols in what is compiled, so that beam search's shrinking batches do not compile it again.
+Only the step: a reference is read in one call, whose loop would be unrolled word by word, and for each length anew. In what
+is compiled the numbers of words, sentences and hypotheses are symbols, so that a shrinking beam does not compile it again.
 """
 
 import functools

@@ -3,18 +3,18 @@
 from collections.abc import Callable
 from typing import NamedTuple
 
-import torch
 from torch import Tensor
 
 from ..cells import CellStack, ConditionalGRUCell
 from ..encoders import EncoderOutput
-from .attend_then_update import join_unread_state
-from .base import DecoderOutput, DecoderState, RecurrentDecoder, TargetWords
+from .attend_then_update import Layers
+from .base import Attended, DecoderOutput, DecoderState, RecurrentDecoder, TargetWords
+from .loop import over_words
 from .readout import MaxoutReadout
 
 
 class FixedContextMemory(NamedTuple):
-    """What a fixed context adds to the gates and to the readout, computed once a sentence."""
+    """What a fixed context adds to the gates and to the readout, computed once per sentence."""
 
     gates: Tensor  # [C_r ; C_z ; C] c, B x 3n
     readout: Tensor  # C_o c, B x 2l
@@ -26,8 +26,6 @@ class FixedContextDecoder(RecurrentDecoder):
     Cho et al. (2014); the baseline of Bahdanau (2015). Arguments as in
     :class:`~fairseq_attn_zoo.decoders.AttendThenUpdateDecoder`.
     """
-
-    has_attention = False
 
     def __init__(
         self,
@@ -57,15 +55,13 @@ class FixedContextDecoder(RecurrentDecoder):
         need_weights: bool = False,
         need_trace: bool = False,
     ) -> DecoderOutput:
-        hypotheses = words.embedded.size(0) // memory.gates.size(0)  # a sentence
+        hypotheses = words.embedded.size(0) // memory.gates.size(0)  # of each sentence
         gates, readout = (part.repeat_interleave(hypotheses, dim=0).unsqueeze(1) for part in memory)  # N x 1 x ...
-        layers = state.layers
-        previous = []
-        for projected in (self.cells.project_input(words.embedded) + gates).unbind(dim=1):
-            previous.append(layers[-1][0])
-            layers = self.cells(projected, None, layers, self.dropout)
-        states = self.dropout(torch.stack(previous, dim=1))  # s_0 .. s_{T-1}
-        features = self.dropout(self.readout(states, words.embedded, readout))
-        if self.training and words.embedded.size(1) == 1:
-            features = join_unread_state(features, layers)
-        return DecoderOutput(features, DecoderState(layers), weights=None, trace={} if need_trace else None)
+
+        def step(projected: Tensor, layers: Layers) -> tuple[tuple[Tensor, ...], Layers]:
+            return layers[-1][:1], self.cells(projected, None, layers, self.dropout)
+
+        (states,), layers = over_words(step, self.cells.project_input(words.embedded) + gates, state.layers)
+        features = self.readout(self.dropout(states), words.embedded, readout)  # of s_0 .. s_{T-1}
+        nothing = Attended(state=None, weights=None, trace={} if need_trace else None)
+        return self.output(self.dropout(features), DecoderState(layers), nothing)

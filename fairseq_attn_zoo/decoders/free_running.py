@@ -1,4 +1,7 @@
-"""The context enters the readout only, so that a reference needs no loop: all its words attend at once."""
+"""The context enters the readout only, so that a reference needs no loop: all its words attend at once.
+
+A mechanism that remembers where it has looked goes word by word here too, after the LSTM has read all words.
+"""
 
 from collections.abc import Callable
 from typing import Any
@@ -6,10 +9,11 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ..attention import AttentionMechanism, MemoryNetworkAttention, MergedSourceAttention
+from ..attention import AttentionMechanism, MergedSourceAttention
 from ..encoders import EncoderOutput, lengths
-from .base import DecoderOutput, DecoderState, RecurrentDecoder, TargetWords, report_weights
+from .base import AttentiveDecoder, DecoderOutput, DecoderState, TargetWords
 from .initial_state import LastStateMap
+from .loop import attend_to_all
 from .readout import AttentionalLayer
 
 
@@ -20,24 +24,23 @@ def run_lstm(rnn: nn.LSTM, embedded: Tensor, state: DecoderState) -> tuple[Tenso
     return states, DecoderState(tuple(zip(hidden, cell, strict=True)))
 
 
-class FreeRunningDecoder(RecurrentDecoder):
+class FreeRunningDecoder(AttentiveDecoder):
     """Global attention (Luong 2015) without input feeding: the context enters only a_t.
 
-    One LSTM call and one batched attention, whatever the number of words. Arguments as in
+    One LSTM call, and one batched attention where the mechanism remembers nothing. Arguments as in
     :class:`~fairseq_attn_zoo.decoders.InputFeedingDecoder`.
     """
 
     def __init__(
         self,
-        attention: AttentionMechanism,
+        attention: AttentionMechanism[Any, Any],
         embed_size: int,
         hidden_size: int,
         num_layers: int,
         initial_state: Callable[[EncoderOutput], DecoderState],
         dropout: float = 0.0,
     ) -> None:
-        super().__init__(output_size=hidden_size, dropout=dropout)
-        self.attention = attention
+        super().__init__(attention, hidden_size, dropout)
         self.initial_state = initial_state
         self.rnn = nn.LSTM(
             embed_size, hidden_size, num_layers, batch_first=True, dropout=dropout if num_layers > 1 else 0.0
@@ -46,8 +49,8 @@ class FreeRunningDecoder(RecurrentDecoder):
             nn.init.uniform_(parameter, -0.1, 0.1)
         self.attentional = AttentionalLayer(attention.context_size, hidden_size)
 
-    def begin(self, encoded: EncoderOutput, padding_mask: Tensor) -> tuple[Any, DecoderState]:
-        return self.attention.memorize(encoded.states, padding_mask), self.initial_state(encoded)
+    def first_state(self, encoded: EncoderOutput, padding_mask: Tensor) -> DecoderState:
+        return self.initial_state(encoded)
 
     def forward(
         self,
@@ -58,12 +61,13 @@ class FreeRunningDecoder(RecurrentDecoder):
         need_trace: bool = False,
     ) -> DecoderOutput:
         states, after = run_lstm(self.rnn, words.embedded, state)
-        context, weights = self.attention(states, memory)
-        features = self.dropout(self.attentional(context, states))
-        return DecoderOutput(features, after, *report_weights(self.attention, weights, need_weights, need_trace))
+        context, attended = attend_to_all(
+            self.attention, states, words, memory, state.attention, need_weights, need_trace
+        )
+        return self.output(self.dropout(self.attentional(context, states)), after, attended)
 
 
-class KeyValueDecoder(RecurrentDecoder):
+class KeyValueDecoder(AttentiveDecoder):
     r"""The decoder of key-value attention and of its two siblings (Mino et al. 2017, Eq. 4 to 6).
 
     .. math::
@@ -80,6 +84,8 @@ class KeyValueDecoder(RecurrentDecoder):
         dropout: on d_j
     """
 
+    attention: MergedSourceAttention
+
     def __init__(
         self,
         attention: MergedSourceAttention,
@@ -89,18 +95,17 @@ class KeyValueDecoder(RecurrentDecoder):
         attend_with_current: bool = False,
         dropout: float = 0.0,
     ) -> None:
-        super().__init__(output_size=hidden_size, dropout=dropout)
-        self.attention = attention
+        super().__init__(attention, hidden_size, dropout)
         self.attend_with_current = attend_with_current
         self.initial_state = LastStateMap(attention.merged_size, hidden_size, num_layers)
         self.rnn = nn.LSTM(embed_size, hidden_size, num_layers, batch_first=True)
         self.readout = nn.Linear(hidden_size + attention.context_size, hidden_size, bias=False)  # W_d
 
-    def begin(self, encoded: EncoderOutput, padding_mask: Tensor) -> tuple[Any, DecoderState]:
+    def first_state(self, encoded: EncoderOutput, padding_mask: Tensor) -> DecoderState:
         last_word = lengths(padding_mask) - 1  # B
         sentences = torch.arange(last_word.size(0), device=last_word.device)
         last = self.attention.merge(encoded.states_before_dropout[sentences, last_word])  # h_M, B x K
-        return self.attention.memorize(encoded.states, padding_mask), self.initial_state(last)
+        return self.initial_state(last)
 
     def forward(
         self,
@@ -116,32 +121,30 @@ class KeyValueDecoder(RecurrentDecoder):
         if not self.attend_with_current:
             before = state.layers[-1][0].unsqueeze(1)  # d_0, N x 1 x K
             queries = torch.cat([before, states[:, :-1]], dim=1)
-        context, weights = self.attention(queries, memory)
+        context, attended = attend_to_all(
+            self.attention, queries, words, memory, state.attention, need_weights, need_trace
+        )
         features = torch.tanh(self.readout(torch.cat([states, context], dim=-1)))  # e_j
-        return DecoderOutput(features, after, *report_weights(self.attention, weights, need_weights, need_trace))
+        return self.output(features, after, attended)
 
 
-class MemoryNetworkDecoder(RecurrentDecoder):
+class MemoryNetworkDecoder(AttentiveDecoder):
     r"""A memory network that writes the translation alone, without an LSTM (Simon and Schwenk 2017, Section 3).
 
-    The query is one learned vector, the same at every position; what tells positions apart is the memory of the words
-    before them. The features are u, the last hop's output.
+    The query is one learned vector, the same at every position. What tells positions apart is the memory of the words before
+    them. The features are u, the last hop's output.
 
     Args:
         attention: hops on the target memory (at least one), then on the source
         dropout: on u
     """
 
-    def __init__(self, attention: MemoryNetworkAttention, dropout: float = 0.0) -> None:
-        super().__init__(output_size=attention.context_size, dropout=dropout)
-        self.attention = attention
+    def __init__(self, attention: AttentionMechanism[Any, Any], dropout: float = 0.0) -> None:
+        super().__init__(attention, attention.context_size, dropout)
         self.query = nn.Parameter(torch.full((attention.context_size,), 0.1))
 
-    def begin(self, encoded: EncoderOutput, padding_mask: Tensor) -> tuple[Any, DecoderState]:
-        return (
-            self.attention.memorize(encoded.states, padding_mask),
-            DecoderState((), history=self.attention.empty_history(padding_mask)),
-        )
+    def first_state(self, encoded: EncoderOutput, padding_mask: Tensor) -> DecoderState:
+        return DecoderState(layers=())
 
     def forward(
         self,
@@ -151,11 +154,8 @@ class MemoryNetworkDecoder(RecurrentDecoder):
         need_weights: bool = False,
         need_trace: bool = False,
     ) -> DecoderOutput:
-        history = self.attention.extend_history(state.history, words.ids)
         queries = self.query.expand(*words.ids.shape, -1)  # N x T x H
-        context, weights = self.attention(queries, memory, self.attention.remember_words(history))
-        return DecoderOutput(
-            self.dropout(context),
-            state._replace(history=history),
-            *report_weights(self.attention, weights, need_weights, need_trace),
+        context, attended = attend_to_all(
+            self.attention, queries, words, memory, state.attention, need_weights, need_trace
         )
+        return self.output(self.dropout(context), state, attended)

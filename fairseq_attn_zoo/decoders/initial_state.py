@@ -8,7 +8,7 @@ from .base import DecoderState
 
 
 class TanhInitialState(nn.Module):
-    """s_0 = tanh(W_s b), b the state that the encoder's last direction ended in: one map a layer.
+    """s_0 = tanh(W_s b), b the state that the encoder's last direction ended in: one map per layer.
 
     For a bidirectional encoder b is the backward state at the first source word (Bahdanau 2015, Appendix A.2.2); for a
     forward encoder it is the last state. Where the encoder is an LSTM the decoder is one too, and its cells start at
@@ -46,14 +46,14 @@ def reverse_initial_state(encoded: EncoderOutput) -> DecoderState:
 
 
 class LastStateMap(nn.Module):
-    """d_0 = W_0 h_M, h_M the source memory at the last word: one map a layer; cells start at zero.
+    """d_0 = W_0 h_M, h_M the merged source state of the last word: one map per layer; cells start at zero.
 
     Mino et al. (2017), Section 3.1: "d_1 is set to a matrix of an affine transformation of the last hidden state h_M".
     """
 
-    def __init__(self, memory_size: int, hidden_size: int, num_layers: int) -> None:
+    def __init__(self, merged_size: int, hidden_size: int, num_layers: int) -> None:
         super().__init__()
-        self.projections = nn.ModuleList(nn.Linear(memory_size, hidden_size, bias=False) for _ in range(num_layers))
+        self.projections = nn.ModuleList(nn.Linear(merged_size, hidden_size, bias=False) for _ in range(num_layers))
 
     def forward(self, last: Tensor) -> DecoderState:
         """h_M, B x K, as the state before the first word."""

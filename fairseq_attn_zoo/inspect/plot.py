@@ -123,7 +123,7 @@ def figures(trace: Trace) -> dict[str, alt.TopLevelMixin]:
     """Every figure that a trace has, by name.
 
     - ``matrix``: the alignment (Bahdanau 2015, Figure 3)
-    - ``hops``: a matrix a hop, those on the target words first (Simon and Schwenk 2017)
+    - ``hops`` and ``heads``: a matrix for each, those on the target words first (Simon and Schwenk 2017)
     - ``dimensions``: for each target word the weights of every dimension of every source word (Choi 2018)
     - ``chart``: for each target word the weights of all spans, by first word and length, and ``tree``, the winning tree
       (Watanabe 2017)
@@ -135,27 +135,35 @@ def figures(trace: Trace) -> dict[str, alt.TopLevelMixin]:
     """
     trace = replace(trace, source=_showable(trace.source), target=_showable(trace.target))
     found: dict[str, alt.TopLevelMixin] = {"matrix": attention_chart(trace.alignment, trace.source, trace.target)}
-    if "source_hops" in trace.weights:
-        found["hops"] = hops_chart(trace)
-    if "source_dimensions" in trace.weights:
+    by: Literal["hop", "head"]
+    for by in ("hop", "head"):
+        if _bounded(trace, by):
+            found[f"{by}s"] = matrices_chart(trace, by)
+    if trace.arrays("source words", "dimension"):
         found["dimensions"] = dimensions_chart(trace)
-    if "source_chart" in trace.weights and _chart_fits(trace):
+    if trace.arrays(over="spans") and _chart_fits(trace):
         found["chart"] = spans_chart(trace)
     if trace.splits is not None:
         found["tree"] = tree_chart(trace.splits, trace.source)
     return found
 
 
-def hops_chart(trace: Trace) -> alt.TopLevelMixin:
-    """One matrix a hop, in the order in which the query takes them."""
+def matrices_chart(trace: Trace, by: Literal["hop", "head"]) -> alt.TopLevelMixin:
+    """One matrix for each hop, in the order in which the query takes them: those on target words first; or for each head."""
     sides = _sides(trace)
     panels = []
-    for name, columns in (("target_hops", sides["target"]), ("source_hops", sides["source"])):
-        weights = trace.weights.get(name, np.zeros((0, 0, 0)))  # no hops on the target
-        for hop in range(weights.shape[2]):
-            title = f"{name.split('_')[0]} hop {hop + 1}"
-            panels.append(_matrix(weights[:, :, hop], columns, trace.target, title))
+    for name in sorted(_bounded(trace, by), key=lambda name: trace.axes[name].over != "target words"):
+        weights = trace.weights[name]
+        axes = trace.axes[name]
+        for number in range(weights.shape[2]):
+            title = f"{axes.title} {by} {number + 1}"
+            panels.append(_matrix(weights[:, :, number], sides[axes.over], trace.target, title))
     return alt.concat(*panels, columns=3).properties(background="white")
+
+
+def _bounded(trace: Trace, by: Literal["hop", "head"]) -> list[str]:
+    """The names of the weights by hop or head that end at 1, as the grey of a matrix does."""
+    return [name for name in trace.arrays(by=by) if trace.axes[name].total != "any"]
 
 
 def dimensions_chart(trace: Trace) -> alt.TopLevelMixin:
@@ -163,7 +171,7 @@ def dimensions_chart(trace: Trace) -> alt.TopLevelMixin:
 
     Of more than 256 dimensions, or than there is room for, those are drawn that hold the largest single weights.
     """
-    weights = trace.weights["source_dimensions"]
+    (weights, *_) = trace.arrays("source words", "dimension").values()
     weights = weights[:, :, most_peaked(weights, _dimensions(trace, 256))]
     panels = []
     source = _words(trace.source)
@@ -296,8 +304,9 @@ def page(trace: Trace) -> alt.TopLevelMixin:
     ]
     longest = max(weights.shape[1] for _, weights in layers.values())
     # Weights end at 1, coverage where its largest sum does: an axis for each.
-    ends = {name: max(1, round(float(weights.max()), 4)) for name, (_, weights) in layers.items()}
-    end: Any = alt.ExprRef(f"{json.dumps(ends)}[layer]") if "source_coverage" in trace.weights else 1
+    ends = [max(1, round(float(weights.max()), 4)) for _, weights in layers.values()]
+    bounded = all(axes.total != "any" for axes in trace.axes.values())
+    end: Any = 1 if bounded else alt.ExprRef(f"{json.dumps(ends)}[indexof({json.dumps(names)}, layer)]")
     at = (
         " : ".join(f"datum.side == '{side}' ? {words.name}[datum.position]" for side, words in sides.items())
         + " : null"
@@ -325,7 +334,7 @@ def page(trace: Trace) -> alt.TopLevelMixin:
     )
     attended = _titled(alt.layer(bars, beside), "attends to").properties(width=260, height=alt.Step(CELL_SIZE))
     panels: list[Any] = [translation, attended]
-    if "source_chart" in trace.weights and _chart_fits(trace):
+    if trace.arrays(over="spans") and _chart_fits(trace):
         spans = _spans(trace, range(len(trace.target))).transform_filter(word)
         panels.append(_titled(spans, "spans by first word and length"))
     menu = alt.binding_select(options=names, name="attention: ") if len(names) > 1 else alt.Undefined
@@ -447,25 +456,25 @@ def _dimensions(trace: Trace, most: int) -> int:
 
 
 def _sides(trace: Trace) -> dict[str, list[str]]:
-    """The words that weights are over, by the beginning of the name of their array."""
-    return {"source": trace.source, "target": [BEGINNING, *trace.target[:-1]]}  # entry j of the target memory is y_j
+    """The words that weights are over."""
+    read = [BEGINNING, *trace.target[:-1]]  # entry j of the target memory is y_j
+    return {"source words": trace.source, "target words": read}
 
 
 def _layers(trace: Trace) -> Iterator[tuple[str, tuple[str, np.ndarray]]]:
     """What the page's menu offers: a name, which words are attended to, and weights target words x these words."""
-    yield "alignment", ("source", trace.alignment)
+    yield "alignment", ("source words", trace.alignment)
     for name, weights in trace.weights.items():
-        side, kind = name.partition("_")[::2]
-        if name == "source_joint":
-            yield "words, in the joint softmax", (side, weights)
-        elif name == "source_coverage":
-            yield "coverage after the word", (side, weights)
-        elif weights.ndim == 3 and kind != "chart":
-            singular = {"hops": "hop", "dimensions": "dimension"}[kind]
-            for number in (
-                most_peaked(weights, _dimensions(trace, 64)) if kind == "dimensions" else range(weights.shape[2])
-            ):
-                yield f"{side} {singular} {number + 1}", (side, weights[:, :, number])
+        over, by, _, title = trace.axes[name]
+        if over == "spans":  # which have a panel of their own
+            continue
+        if by is None:
+            if title:
+                yield title, (over, weights)
+            continue
+        numbers = most_peaked(weights, _dimensions(trace, 64)) if by == "dimension" else range(weights.shape[2])
+        for number in numbers:
+            yield f"{title} {by} {number + 1}", (over, weights[:, :, number])
 
 
 def _spans(trace: Trace, rows: Sequence[int]) -> alt.Chart:
@@ -473,7 +482,7 @@ def _spans(trace: Trace, rows: Sequence[int]) -> alt.Chart:
     size = len(trace.source)
     spans = [(start, length) for length in range(1, size + 1) for start in range(size - length + 1)]
     starts, lengths = (list(part) for part in zip(*spans, strict=True))
-    chart = trace.weights["source_chart"]
+    (chart, *_) = trace.arrays(over="spans").values()
     weights = [{"target": row, "weights": _brief(chart[row, starts, np.array(lengths) - 1])} for row in rows]
     source = _words(trace.source)
     words = f"join(pluck(slice({source.name}, datum.start, datum.start + datum.length), 'word'), ' ')"

@@ -1,25 +1,27 @@
 """Everything that a model attended to while it wrote one sentence, as arrays with names, and as files."""
 
 import json
+import re
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 
+from ..axes import Axes, By, Over, Total
 from .trace_file import LARGEST_ARRAYS, LARGEST_JSON, kind_of, numbers, read_json, read_npz, require
 
-# What each array is over, after the target token that was predicted: sizes S and T of the sentence, or any number.
-AXES: dict[str, tuple[str, ...]] = {
-    "source": ("S",),
-    "source_coverage": ("S",),
-    "source_hops": ("S", "hops"),
-    "source_dimensions": ("S", "dimensions"),
-    "source_joint": ("S",),
-    "source_chart": ("S", "S"),
-    "target_hops": ("T", "hops"),
+# Of the arrays in files from before a trace said it itself. What a mechanism traces today says its axes, in its ``trace``.
+EARLIER: dict[str, Axes] = {
+    "source": Axes(),
+    "source_coverage": Axes(total="any", title="coverage after the word"),
+    "source_hops": Axes(by="hop", title="source"),
+    "source_dimensions": Axes(by="dimension", title="source"),
+    "source_joint": Axes(total="at most one", title="words, in the joint softmax"),
+    "source_chart": Axes("spans", total="at most one", title="spans, in the joint softmax"),
+    "target_hops": Axes("target words", by="hop", title="target"),
 }
-SUMS = ("source_coverage",)  # not below 0, but without an upper bound; all else is between 0 and 1
+ALIGNMENT = Axes(total="at most one")
 ROUNDING = 1e-3  # how far a weight may stray outside of 0 to 1
 
 
@@ -27,22 +29,30 @@ ROUNDING = 1e-3  # how far a weight may stray outside of 0 to 1
 class Trace:
     """One sentence pair; S source tokens and T target tokens, the final ``</s>`` of both included.
 
-    In every array the first dimension is the target token that was predicted and the second what was attended to:
-
-    ``source`` (T x S), ``source_coverage`` (T x S: sums over the words so far, which may exceed 1), ``source_hops``
-    (T x S x hops), ``source_dimensions`` (T x S x d), ``source_joint`` (T x S) and ``source_chart`` (T x S x S: first word
-    of a span, its length less 1) over source tokens; ``target_hops`` (T x T x hops) over the target words read so far, of
-    which number 0 is the beginning of the sentence.
+    In every array the first dimension is the target token that was predicted and the second what was attended to; ``axes`` says
+    what that is (:class:`fairseq_attn_zoo.axes.Axes`).
     """
 
     architecture: str
     source: list[str]
     target: list[str]
-    alignment: np.ndarray  # T x S: the one weight a source position that is the model's alignment
+    alignment: np.ndarray  # T x S: the one weight per source position that is the model's alignment
     weights: dict[str, np.ndarray] = field(default_factory=dict)
     score: float | None = None  # mean log-probability of the target tokens, base 2
     splits: np.ndarray | None = None  # CKY: S x S, words in the left part of the winning split, by start and length - 1
     tree: str | None = None  # CKY: the winning tree in bracket notation
+    axes: dict[str, Axes] = field(default_factory=dict)  # of each array of ``weights``
+
+    def __post_init__(self) -> None:
+        self.axes.update((name, EARLIER[name]) for name in self.weights if name in EARLIER and name not in self.axes)
+
+    def arrays(self, over: Over | None = None, by: By | None = None) -> dict[str, np.ndarray]:
+        """The weights that are over these positions and by this; None is for any."""
+        return {
+            name: array
+            for name, array in self.weights.items()
+            if over in (None, self.axes[name].over) and by in (None, self.axes[name].by)
+        }
 
     def save(self, path: str | Path) -> Path:
         """Write a ``.npz`` (arrays under their names; the rest as JSON under ``about``) or a ``.json`` file.
@@ -52,6 +62,7 @@ class Trace:
         """
         path = Path(path)
         about = {name: getattr(self, name) for name in ("architecture", "source", "target", "score", "tree")}
+        about["axes"] = {name: axes._asdict() for name, axes in self.axes.items()}
         if path.suffix == ".npz":
             arrays = {"alignment": self.alignment, **self.weights}
             if self.splits is not None:
@@ -119,7 +130,7 @@ def checked(fields: dict[str, Any]) -> Trace:
     Raises:
         ValueError: one does not; the message begins with its name
     """
-    fields = {"weights": {}, "score": None, "splits": None, "tree": None, **fields}
+    fields = {"weights": {}, "score": None, "splits": None, "tree": None, "axes": {}, **fields}
     for name in Trace.__dataclass_fields__.keys() - fields.keys():
         raise ValueError(f"{name}: missing")
     for name in fields.keys() - Trace.__dataclass_fields__.keys():
@@ -139,15 +150,15 @@ def checked(fields: dict[str, Any]) -> Trace:
         raise ValueError(f"score: expected a finite number or null, found {kind_of(score)}")
     if not isinstance(weights, dict):
         raise ValueError(f"weights: expected an object of arrays, found {kind_of(weights)}")
-    for name in weights.keys() - AXES.keys():
-        raise ValueError(f"weights: {name[:40]!r} is no array of this package; there are {', '.join(AXES)}")
-    sizes = {"S": len(source), "T": len(target)}
+    axes = {**EARLIER, **checked_axes(fields["axes"])}
+    for name in weights.keys() - axes.keys():
+        raise ValueError(f"weights: {name[:40]!r} is no array of this package, and axes does not say what it is over")
     arrays = {}
     for name, values in {"alignment": fields["alignment"], **weights}.items():
-        shape = tuple(sizes.get(axis, axis) for axis in ("T", *AXES.get(name, ("S",))))
-        arrays[name] = numbers(name, values, shape)
+        of_name = axes.get(name, ALIGNMENT)
+        arrays[name] = numbers(name, values, (len(target), *shape_of(of_name, len(source), len(target))))
         least = arrays[name] > -ROUNDING
-        if name in SUMS:
+        if of_name.total == "any":
             require(name, arrays[name], least, "a number not below 0")
         else:
             require(name, arrays[name], least & (arrays[name] < 1 + ROUNDING), "a weight between 0 and 1")
@@ -156,7 +167,47 @@ def checked(fields: dict[str, Any]) -> Trace:
         splits = numbers("splits", splits, (len(source), len(source)), whole=True)
         check_splits(splits)
     fields.update(alignment=arrays.pop("alignment"), weights=arrays, splits=splits)
+    fields["axes"] = {name: axes[name] for name in weights}
     return Trace(**fields)
+
+
+def shape_of(axes: Axes, source: int, target: int) -> tuple[int | str, ...]:
+    """The dimensions of an array after the target tokens that were predicted: sizes, or what to call one of any size."""
+    positions = {"source words": (source,), "target words": (target,), "spans": (source, source)}[axes.over]
+    return (*positions, *([] if axes.by is None else [f"{axes.by}s"]))
+
+
+def checked_axes(found: Any) -> dict[str, Axes]:
+    """What a file says of its arrays.
+
+    Raises:
+        ValueError: it is not what :meth:`Trace.save` writes
+    """
+    if not isinstance(found, dict):
+        raise ValueError(f"axes: expected an object, found {kind_of(found)}")
+    checked = {}
+    allowed = {"over": get_args(Over), "by": (None, *get_args(By)), "total": get_args(Total)}
+    for name, axes in found.items():
+        # Names and titles come to stand in a page: nothing that another language would read as more than a name.
+        if not re.fullmatch("[a-z][a-z_]{0,40}", name) or name in ("alignment", "splits", "about"):
+            raise ValueError(f"axes: {name[:40]!r} is no name of an array")
+        if not isinstance(axes, dict) or axes.keys() != set(Axes._fields):
+            raise ValueError(f"axes: {name}: expected an object with {', '.join(Axes._fields)}, found {kind_of(axes)}")
+        for field_name, values in allowed.items():
+            if axes[field_name] not in values:
+                among = ", ".join(str(value) for value in values)
+                raise ValueError(f"axes: {name}: {field_name} is none of {among}")
+        if not isinstance(axes["title"], str) or not re.fullmatch("([A-Za-z][A-Za-z ,-]{0,60})?", axes["title"]):
+            raise ValueError(f"axes: {name}: title is no short text of letters")
+        if axes["by"] is not None and not axes["title"]:
+            raise ValueError(f"axes: {name}: weights by {axes['by']} need a title")
+        if axes["by"] is not None and axes["over"] == "spans":
+            raise ValueError(f"axes: {name}: weights over spans cannot be by {axes['by']}")
+        checked[name] = Axes(**axes)
+    titles = [(axes.title, axes.by) for axes in checked.values() if axes.title]
+    if len(set(titles)) < len(titles):
+        raise ValueError("axes: two arrays have one title")
+    return checked
 
 
 def check_splits(splits: np.ndarray) -> None:

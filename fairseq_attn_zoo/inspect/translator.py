@@ -373,14 +373,11 @@ class Translator:
             source, target = sources[number], targets[number]
             columns, words = len(source.numbers), len(target.numbers)
             arrays = {}
-            for name, weights in extra["trace"].items():
-                of_row = weights[row, :words]
-                if name.startswith("target"):
-                    of_row = of_row[:, :words]
-                else:  # padded on the left
-                    of_row = of_row[:, -columns:]
-                    if name == "source_chart":
-                        of_row = of_row[..., :columns]
+            for name, (values, axes) in extra["trace"].items():
+                real = slice(words) if axes.over == "target words" else slice(-columns, None)  # sources are left-padded
+                of_row = values[row, :words, real]
+                if axes.over == "spans":
+                    of_row = of_row[:, :, :columns]
                 arrays[name] = of_row.float().cpu().numpy()
             alignment = extra["attn"][0][row, :words, -columns:].float().cpu().numpy()
             mean = float(scores[row, :words].mean()) / math.log(2)
@@ -394,6 +391,7 @@ class Translator:
                 mean,
                 winners,
                 tree,
+                {name: traced.axes for name, traced in extra["trace"].items()},
             )
         return [trace for trace in traces if trace is not None]
 

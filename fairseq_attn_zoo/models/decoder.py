@@ -71,8 +71,8 @@ class ZooDecoder(FairseqIncrementalDecoder):
         Returns:
             logits, N x T x vocabulary, and ``{"attn": [weights]}``, weights N x T x S in the order of ``src_tokens``,
             or ``[None]`` when nobody reads them (see ``need_attn``) or the architecture has no attention. With
-            ``need_trace`` also ``"trace"``, by name (see :meth:`fairseq_attn_zoo.attention.AttentionMechanism.trace`),
-            source positions in the order of ``src_tokens``.
+            ``need_trace`` also ``"trace"``, a :class:`fairseq_attn_zoo.attention.Traced` by name, source positions in the order
+            of ``src_tokens``.
         """
         times = self.times_the_same(prev_output_tokens, encoder_out, incremental_state)
         features, extra = self.extract_features(prev_output_tokens[::times], encoder_out, incremental_state, need_trace)
@@ -150,8 +150,10 @@ class ZooDecoder(FairseqIncrementalDecoder):
         if output.trace is not None:
             given_positions = repeat_rows(sentences.given_positions, hypotheses)
             extra["trace"] = {
-                name: as_given(trace, given_positions) if name.startswith("source") else trace
-                for name, trace in output.trace.items()
+                name: traced
+                if traced.axes.over == "target words"
+                else traced.map(lambda values: as_given(values, given_positions))
+                for name, traced in output.trace.items()
             }
         return output.features, extra, DecodingState(output.state, past.words + new_words.size(1))
 

@@ -5,7 +5,7 @@ And RNNsearch with coverage (Tu, Lu, Liu, Liu and Li 2016), of the same sizes.
 
 from dataclasses import dataclass, replace
 
-from ..attention import AdditiveAttention, CoverageAttention
+from ..attention import AdditiveAttention, AttentionMechanism, CoverageAttention
 from ..cells import ConditionalGRUCell
 from ..decoders import AttendThenUpdateDecoder, FixedContextDecoder, MaxoutReadout, TanhInitialState
 from ..encoders import RecurrentEncoder
@@ -117,7 +117,7 @@ class RNNSearchModel(RecurrentModel):
     """Bidirectional GRU, additive attention, conditional GRU, maxout readout."""
 
     @classmethod
-    def build_attention(cls, config: RNNSearchConfig, source_size: int) -> AdditiveAttention:
+    def build_attention(cls, config: RNNSearchConfig, source_size: int) -> AttentionMechanism:
         return AdditiveAttention(config.decoder_hidden_size, source_size, config.attention_dim)
 
     @classmethod

@@ -25,6 +25,24 @@ from .bahdanau import expected_annotation, next_states, readout
 from .recurrent import stacked_bidirectional_gru
 
 
+def attend(
+    p: dict[str, Any], s: Tensor, h: Tensor, covered: list[Tensor], fertilities: list[Tensor]
+) -> tuple[list[Tensor], list[Tensor]]:
+    """One word: the weights a_i1 .. a_iS and the coverage C_i1 .. C_iS, from s_{i-1}, h (S x C), C_{i-1,j} and Phi_j."""
+    exponentials = []
+    for h_j, c_j in zip(h, covered, strict=True):
+        hidden = torch.tanh(p["W"] @ s + p["V"] @ h_j + p["V_a"].reshape(-1) * c_j)  # A
+        exponentials.append(torch.exp(p["v"] @ hidden))
+    total = sum(exponentials)
+    a = [exponential / total for exponential in exponentials]
+    return a, [c_j + a_ij / phi_j for c_j, a_ij, phi_j in zip(covered, a, fertilities, strict=True)]
+
+
+def fertility(p: dict[str, Any], h: Tensor, max_fertility: float) -> list[Tensor]:
+    """Phi_1 .. Phi_S."""
+    return [max_fertility * torch.sigmoid(p["U_f"].reshape(-1) @ h_j) for h_j in h]
+
+
 def coverage(p: dict[str, Any], x: Tensor, y: Tensor, max_fertility: float) -> tuple[Tensor, Tensor, Tensor]:
     """RNNsearch with coverage, teacher-forced.
 
@@ -39,20 +57,14 @@ def coverage(p: dict[str, Any], x: Tensor, y: Tensor, max_fertility: float) -> t
     """
     annotations, finals = stacked_bidirectional_gru(x, p["encoder"])
     h = annotations[-1]  # S x C
-    fertilities = [max_fertility * torch.sigmoid(p["U_f"].reshape(-1) @ h_j) for h_j in h]
+    fertilities = fertility(p, h, max_fertility)
     states = [torch.tanh(q["W_s"] @ final["backward"]) for q, final in zip(p["layers"], finals, strict=True)]
 
     covered = [h.new_zeros(()) for _ in h]
     logits, weights, coverages = [], [], []
     for y_previous in y:
         s = states[-1]
-        exponentials = []
-        for h_j, c_j in zip(h, covered, strict=True):
-            hidden = torch.tanh(p["W"] @ s + p["V"] @ h_j + p["V_a"].reshape(-1) * c_j)  # A
-            exponentials.append(torch.exp(p["v"] @ hidden))
-        total = sum(exponentials)
-        a = [exponential / total for exponential in exponentials]
-        covered = [c_j + a_ij / phi_j for c_j, a_ij, phi_j in zip(covered, a, fertilities, strict=True)]
+        a, covered = attend(p, s, h, covered, fertilities)
         context = expected_annotation(a, h)  # C
         logits.append(readout(p, s, y_previous, context))
         weights.append(torch.stack(a))

@@ -88,7 +88,7 @@ def test_every_dimension_has_its_own_distribution_over_the_source():
     model = tiny_model("lstm_fine_grained", attention_variant="att-y-2d")
     inputs = batch(sources=(5, 2), targets=(4, 4))
     _, extra = model(*inputs, need_trace=True)
-    weights = extra["trace"]["source_dimensions"]
+    weights = extra["trace"]["source_dimensions"].values
     assert weights.shape == (2, 4, 5, model.encoder.network.output_size)
     torch.testing.assert_close(weights.sum(2), torch.ones(2, 4, weights.size(3)).double())
     assert (weights.movedim(2, 1)[inputs[0] == dictionary().pad()] == 0).all()

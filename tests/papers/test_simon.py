@@ -129,8 +129,8 @@ def test_a_trained_model_runs_with_another_number_of_hops(without_lstm, source_h
     other = tiny_model("lstm_memnet_hops", seed=7, **flags)
     other.load_state_dict(trained.state_dict())
     _, extra = other(*batch(sources=(5,), targets=(6,)), need_trace=True)
-    assert extra["trace"]["source_hops"].shape == (1, 6, 5, source_hops)
-    assert extra["trace"]["target_hops"].shape == (1, 6, 6, target_hops)
+    assert extra["trace"]["source_hops"].values.shape == (1, 6, 5, source_hops)
+    assert extra["trace"]["target_hops"].values.shape == (1, 6, 6, target_hops)
 
 
 def test_hops_on_the_target_can_be_left_out_of_a_trained_model_but_not_added():
@@ -148,7 +148,7 @@ def test_every_hops_weights_are_distributions_over_what_was_there_to_attend_to()
     model = tiny_model("lstm_memnet_hops", source_hops=3, target_hops=2)
     inputs = batch(sources=(5, 2), targets=(4, 4))
     _, extra = model(*inputs, need_trace=True)
-    on_source, on_target = extra["trace"]["source_hops"], extra["trace"]["target_hops"]
+    on_source, on_target = (extra["trace"][name].values for name in ("source_hops", "target_hops"))
     torch.testing.assert_close(on_source.sum(2), torch.ones(2, 4, 3).double())
     torch.testing.assert_close(on_target.sum(2), torch.ones(2, 4, 2).double())
     assert (on_source.movedim(2, 1)[inputs[0] == dictionary().pad()] == 0).all()

@@ -50,7 +50,7 @@ def test_coverage_is_the_sum_of_the_weights_so_far_divided_by_the_fertility(most
     model = tiny_model("gru_coverage", attention_max_fertility=most)
     inputs = batch()
     _, extra = model(*inputs, need_trace=True)
-    weights, coverage = extra["trace"]["source"], extra["trace"]["source_coverage"]
+    weights, coverage = (extra["trace"][name].values for name in ("source", "source_coverage"))
     torch.testing.assert_close(weights, extra["attn"][0], rtol=0, atol=0)
     fertility = weights.cumsum(1) / coverage  # N x T x S; no number at padding
     real = inputs[0] != dictionary().pad()
@@ -78,7 +78,7 @@ def test_coverage_is_summed_in_float32_where_the_model_is_in_half_precision():
     attention = tiny_model("gru_coverage").to(torch.bfloat16).decoder.network.attention
     states = torch.ones(1, 1, attention.context_size, dtype=torch.bfloat16)
     memory, query = attention.memorize(states, torch.zeros(1, 1, dtype=torch.bool)), states.new_ones(1, 8)
-    coverage = attention.nothing_attended(memory)
+    coverage = attention.start(memory)
     for _ in range(1000):  # words, each of weight 1
         _, _, coverage = attention.attend(query, memory, None, coverage)
     torch.testing.assert_close(coverage, 1000 / memory.fertility, rtol=1e-4, atol=0)
