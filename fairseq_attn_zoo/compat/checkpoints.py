@@ -97,7 +97,7 @@ def architecture_of(state: dict) -> str | None:
 
 
 def our_architectures() -> Collection[str]:
-    from ..models.base import ARCHITECTURES  # which import this package
+    from ..models import ARCHITECTURES  # which import this package
 
     return ARCHITECTURES
 
