@@ -6,13 +6,11 @@ from typing import Any
 from torch import Tensor
 
 from ..attention import AttentionMechanism
-from ..cells import CellStack, CellState, ConditionalGRUCell, ConditionalLSTMCell
+from ..cells import CellStack, ConditionalGRUCell, ConditionalLSTMCell
 from ..encoders import EncoderOutput
-from .base import AttentiveDecoder, DecoderOutput, DecoderState, TargetWords
+from .base import AttentiveDecoder, DecoderOutput, DecoderState, Layers, TargetWords
 from .loop import WordByWord, over_words
 from .readout import MaxoutReadout
-
-Layers = tuple[CellState, ...]
 
 
 class AttendThenUpdateDecoder(AttentiveDecoder):

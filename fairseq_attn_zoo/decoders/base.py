@@ -11,6 +11,8 @@ from ..cells import CellState
 from ..dropout import Dropout
 from ..encoders import EncoderOutput
 
+Layers = tuple[CellState, ...]  # a state for each layer, bottom layer first
+
 
 class TargetWords(NamedTuple):
     """T target words that a decoder reads."""
@@ -22,7 +24,7 @@ class TargetWords(NamedTuple):
 class DecoderState(NamedTuple):
     """What a decoder carries from word to word; every tensor has one row per hypothesis."""
 
-    layers: tuple[CellState, ...]  # bottom layer first; the hidden state, then the cell of an LSTM: N x H
+    layers: Layers  # of each the hidden state, then the cell of an LSTM: N x H
     attentional: Tensor | None = None  # a_{i-1}, N x H, where it is fed back
     attention: Any = None  # the mechanism's own state; None for one that remembers nothing
 

@@ -7,8 +7,7 @@ from torch import Tensor
 
 from ..cells import CellStack, ConditionalGRUCell
 from ..encoders import EncoderOutput
-from .attend_then_update import Layers
-from .base import Attended, DecoderOutput, DecoderState, RecurrentDecoder, TargetWords
+from .base import Attended, DecoderOutput, DecoderState, Layers, RecurrentDecoder, TargetWords
 from .loop import over_words
 from .readout import MaxoutReadout
 

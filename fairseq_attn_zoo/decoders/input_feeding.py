@@ -7,13 +7,13 @@ import torch
 from torch import Tensor, nn
 
 from ..attention import AttentionMechanism
-from ..cells import CellStack, CellState, ConditionalLSTMCell
+from ..cells import CellStack, ConditionalLSTMCell
 from ..encoders import EncoderOutput
-from .base import AttentiveDecoder, DecoderOutput, DecoderState, TargetWords
+from .base import AttentiveDecoder, DecoderOutput, DecoderState, Layers, TargetWords
 from .loop import WordByWord, over_words
 from .readout import AttentionalLayer
 
-Carried = tuple[tuple[CellState, ...], Tensor | None]  # the layers' states and the attentional vector
+Carried = tuple[Layers, Tensor | None]  # the layers' states and the attentional vector
 
 
 class InputFeedingDecoder(AttentiveDecoder):
