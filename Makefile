@@ -21,11 +21,7 @@ lint: install
 	$(BIN)/python -m fairseq_attn_zoo.models.tables README.md --check
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/mypy fairseq_attn_zoo/attention fairseq_attn_zoo/axes.py fairseq_attn_zoo/cells.py fairseq_attn_zoo/chart fairseq_attn_zoo/dropout.py \
-		fairseq_attn_zoo/encoders.py fairseq_attn_zoo/decoders fairseq_attn_zoo/loss.py fairseq_attn_zoo/cli.py \
-		fairseq_attn_zoo/console.py fairseq_attn_zoo/doctor.py fairseq_attn_zoo/files.py fairseq_attn_zoo/gradients.py \
-		fairseq_attn_zoo/importing.py fairseq_attn_zoo/machine.py fairseq_attn_zoo/inspect fairseq_attn_zoo/search \
-		fairseq_attn_zoo/grammar fairseq_attn_zoo/models fairseq_attn_zoo/initial_values.py fairseq_attn_zoo/criterion.py
+	$(BIN)/mypy fairseq_attn_zoo
 
 install: $(INSTALLED)
 

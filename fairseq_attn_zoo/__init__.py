@@ -45,7 +45,7 @@ class RegisterAfterFairseq:
                 sys.meta_path.remove(cls)
                 import_module(".models", __name__)
 
-            spec.loader.exec_module = exec_module
+            spec.loader.exec_module = exec_module  # type: ignore[method-assign]
         return spec
 
 

@@ -121,7 +121,7 @@ def test_a_pytorch_that_is_too_old_gets_one_line():
 def test_architectures_are_registered_also_when_the_package_is_imported_before_fairseq(tmp_path):
     code = "import fairseq_attn_zoo, argparse; from fairseq import utils, models; from fairseq.data import data_utils as data"
     code += f"; utils.import_user_module(argparse.Namespace(user_dir={str(PACKAGE)!r}))"
-    code += "; print(models.MODEL_REGISTRY['gru_rnnsearch'].__module__, data.batch_by_size.keeps_last_batch)"
+    code += "; print(models.MODEL_REGISTRY['gru_rnnsearch'].__module__, bool(data.batch_by_size.patched_by))"
     assert run("-c", code, cwd=ROOT).splitlines()[-1] == f"{PACKAGE.name}.models.rnnsearch True"
 
 

@@ -3,13 +3,13 @@
 import argparse
 import contextlib
 import errno
-import functools
 import importlib
 import pickle
 import re
 import shutil
 import sys
 from collections.abc import Callable, Collection, Iterator, Mapping
+from typing import Any
 
 import numpy as np
 import torch
@@ -20,6 +20,7 @@ from fairseq.trainer import Trainer
 from omegaconf import DictConfig, open_dict
 
 from ..files import written_aside
+from .patching import patch
 
 
 def allow_checkpoint_types() -> None:
@@ -31,7 +32,7 @@ def allow_checkpoint_types() -> None:
     of its code runs.
     """
     counts = np.zeros(1, dtype=np.int64)
-    rebuild_array = counts.__reduce__()[0]
+    rebuild_array: Any = counts.__reduce__()[0]
     torch.serialization.add_safe_globals([argparse.Namespace, rebuild_array, np.ndarray, np.dtype, type(counts.dtype)])
 
 
@@ -41,12 +42,9 @@ def name_bad_checkpoints() -> None:
     PyTorch's own words advise to turn the check off, which is the one thing not to do with a stranger's file, and do
     not name the file. Of numbers that are not finite fairseq says nothing at all.
     """
-    if hasattr(checkpoint_utils.load_checkpoint_to_cpu, "names_bad_checkpoints"):
-        return
-    original = checkpoint_utils.load_checkpoint_to_cpu
 
-    @functools.wraps(original)
-    def load_checkpoint_to_cpu(path, *args, **kwargs):
+    @patch(checkpoint_utils, "load_checkpoint_to_cpu")
+    def load_checkpoint_to_cpu(original, path, *args, **kwargs):
         try:
             state = original(path, *args, **kwargs)
         except (FileNotFoundError, IsADirectoryError, PermissionError, MemoryError):
@@ -59,9 +57,6 @@ def name_bad_checkpoints() -> None:
         if architecture_of(state) in our_architectures():
             refuse_infinite(path, state.get("model") or {})
         return state
-
-    load_checkpoint_to_cpu.names_bad_checkpoints = True
-    checkpoint_utils.load_checkpoint_to_cpu = load_checkpoint_to_cpu
 
 
 def what_is_wrong(path: str) -> str | None:
@@ -122,12 +117,9 @@ def override_newer_flags() -> None:
 
     fairseq overrides what the checkpoint's config holds and passes over the rest without a word.
     """
-    if hasattr(checkpoint_utils.load_checkpoint_to_cpu, "overrides_newer_flags"):
-        return
-    original = checkpoint_utils.load_checkpoint_to_cpu
 
-    @functools.wraps(original)
-    def load_checkpoint_to_cpu(path, arg_overrides=None, load_on_all_ranks=False):
+    @patch(checkpoint_utils, "load_checkpoint_to_cpu")
+    def load_checkpoint_to_cpu(original, path, arg_overrides=None, load_on_all_ranks=False):
         state = original(path, arg_overrides, load_on_all_ranks)
         model = (state.get("cfg") or {}).get("model")
         if arg_overrides and isinstance(model, DictConfig):
@@ -137,9 +129,6 @@ def override_newer_flags() -> None:
                 model.update({name: value for name, value in arg_overrides.items() if name in newer})
         return state
 
-    load_checkpoint_to_cpu.overrides_newer_flags = True
-    checkpoint_utils.load_checkpoint_to_cpu = load_checkpoint_to_cpu
-
 
 def save_checkpoints_whole() -> None:
     """Never leave half a file under a checkpoint's name, and say what to do when the disk is full.
@@ -147,28 +136,21 @@ def save_checkpoints_whole() -> None:
     fairseq writes a checkpoint aside and renames it, but then copies it byte by byte over ``checkpoint_last.pt``: a run
     that is killed there cannot resume. When writing fails it writes again behind the half that is there.
     """
-    if hasattr(checkpoint_utils.torch_persistent_save, "saves_whole"):
-        return
-    original_save, original_copy = checkpoint_utils.torch_persistent_save, PathManager.copy
 
-    @functools.wraps(original_save)
-    def torch_persistent_save(obj, filename, async_write=False):
+    @patch(checkpoint_utils, "torch_persistent_save")
+    def torch_persistent_save(original, obj, filename, async_write=False):
         if async_write or not PathManager.supports_rename(filename):
-            return original_save(obj, filename, async_write)
+            return original(obj, filename, async_write)
         with whole_checkpoint(filename) as aside, open(aside, "wb") as file:
             torch.save(obj, file)
 
-    @functools.wraps(original_copy)
-    def copy(src_path, dst_path, overwrite=False):
+    @patch(PathManager, "copy")
+    def copy(original, src_path, dst_path, overwrite=False):
         if not PathManager.supports_rename(dst_path):
-            return original_copy(src_path, dst_path, overwrite)
+            return original(src_path, dst_path, overwrite)
         with whole_checkpoint(dst_path) as aside:
             shutil.copyfile(src_path, aside)
         return True
-
-    torch_persistent_save.saves_whole = True
-    checkpoint_utils.torch_persistent_save = torch_persistent_save
-    PathManager.copy = staticmethod(copy)
 
 
 ADVICE = {
@@ -192,7 +174,7 @@ def whole_checkpoint(path: str) -> Iterator[str]:
         cause = error if isinstance(error, OSError) else error.__context__
         number = cause.errno if isinstance(cause, OSError) else None
         reason = (isinstance(cause, OSError) and cause.strerror) or str(error).split("\n")[0]
-        advice = ADVICE.get(number, "see to that")
+        advice = ADVICE.get(number or 0, "see to that")
         raise OSError(
             f"{path} could not be written ({reason}); the checkpoints saved before it are whole: {advice}, then start "
             "the same command again, and it goes on from the last of them"
@@ -205,22 +187,19 @@ def keep_counting_bad_epochs() -> None:
     fairseq counts the epochs without progress of ``--patience`` in the process only; of ``reduce_lr_on_plateau`` it saves
     the best loss but not the count, and saves before the scheduler has heard of the epoch's loss.
     """
-    if hasattr(checkpoint_utils.load_checkpoint, "keeps_counting"):
-        return
-    load, save = checkpoint_utils.load_checkpoint, Trainer.save_checkpoint
 
-    @functools.wraps(save)
-    def save_checkpoint(self, filename, extra_state):
+    @patch(Trainer, "save_checkpoint")
+    def save_checkpoint(original, self, filename, extra_state):
         plateau = plateau_of(self)
         counts = {
             "patience": vars(should_stop_early()).copy(),
             "plateau": plateau and {name: plateau.state_dict()[name] for name in PLATEAU_COUNTS},
         }
-        return save(self, filename, {**extra_state, "counts": counts})
+        return original(self, filename, {**extra_state, "counts": counts})
 
-    @functools.wraps(load)
-    def load_checkpoint(cfg, trainer, **arguments):
-        extra_state, iterator = load(cfg, trainer, **arguments)
+    @patch(checkpoint_utils, "load_checkpoint")
+    def load_checkpoint(original, cfg, trainer, **arguments):
+        extra_state, iterator = original(cfg, trainer, **arguments)
         counts = (extra_state or {}).get("counts")
         if counts is None or cfg.reset_optimizer or cfg.reset_lr_scheduler or cfg.reset_meters:
             return extra_state, iterator
@@ -231,10 +210,6 @@ def keep_counting_bad_epochs() -> None:
             if iterator.iterations_in_epoch == 0:  # saved at the end of an epoch
                 trainer.lr_step(iterator.epoch - 1, extra_state["val_loss"])
         return extra_state, iterator
-
-    load_checkpoint.keeps_counting = True
-    Trainer.save_checkpoint = save_checkpoint
-    checkpoint_utils.load_checkpoint = load_checkpoint
 
 
 PLATEAU_COUNTS = ("best", "num_bad_epochs", "cooldown_counter", "last_epoch")

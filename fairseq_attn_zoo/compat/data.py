@@ -10,6 +10,8 @@ from fairseq import file_chunker_utils
 from fairseq.data import data_utils
 from fairseq.tasks import FairseqTask
 
+from .patching import patch
+
 
 def end_lines_at_line_feeds() -> None:
     """Read text as everything else that handles parallel text does: a line ends at a line feed and nowhere else.
@@ -22,9 +24,9 @@ def end_lines_at_line_feeds() -> None:
         return
     file_chunker_utils.open = functools.partial(open, newline="\n", errors="replace")  # fairseq-preprocess
     for name in ("fairseq_cli.interactive", "__main__"):
-        module = sys.modules.get(name)
-        if getattr(getattr(module, "buffered_read", None), "__module__", None) == name:
-            module.buffered_read = buffered_read
+        names = vars(sys.modules[name]) if name in sys.modules else {}
+        if getattr(names.get("buffered_read"), "__module__", None) == name:
+            names["buffered_read"] = buffered_read
 
 
 def buffered_read(input: str, buffer_size: int) -> Iterator[list[str]]:
@@ -46,12 +48,9 @@ def keep_last_batch() -> None:
     When ``--required-batch-size-multiple`` (8 unless told otherwise) does not divide the last batch, this version of
     fairseq drops that batch whole: 50 sentences in, 48 translations out (fairseq's issue 5036). 0.12.2 kept it.
     """
-    if hasattr(data_utils.batch_by_size, "keeps_last_batch"):
-        return
-    original = data_utils.batch_by_size
 
-    @functools.wraps(original)
-    def batch_by_size(indices, *args, **kwargs):
+    @patch(data_utils, "batch_by_size")
+    def batch_by_size(original, indices, *args, **kwargs):
         indices = np.fromiter(indices, dtype=np.int64) if not isinstance(indices, np.ndarray) else indices
         if len(indices) == 0:
             return []
@@ -63,9 +62,6 @@ def keep_last_batch() -> None:
                 batches.append(dropped)
         return batches
 
-    batch_by_size.keeps_last_batch = True
-    data_utils.batch_by_size = batch_by_size
-
 
 def resume_with_the_same_batches() -> None:
     """Let a training that goes on read the batches that it would have read without the stop.
@@ -74,18 +70,12 @@ def resume_with_the_same_batches() -> None:
     that resumes in a later epoch would compose other ones: it would not equal an uninterrupted run, and one stopped
     within an epoch would read some sentences twice and others not at all.
     """
-    if hasattr(FairseqTask.get_batch_iterator, "resumes_with_the_same_batches"):
-        return
-    original = FairseqTask.get_batch_iterator
 
-    @functools.wraps(original)
-    def get_batch_iterator(self, dataset, *args, epoch=1, **kwargs):
+    @patch(FairseqTask, "get_batch_iterator")
+    def get_batch_iterator(original, self, dataset, *args, epoch=1, **kwargs):
         cached = self.dataset_to_epoch_iter.get(dataset)
         iterator = original(self, dataset, *args, epoch=1, **kwargs)
         if iterator is not cached:  # a cached one keeps its place
             dataset.set_epoch(epoch)
             iterator.epoch = max(epoch, 1)
         return iterator
-
-    get_batch_iterator.resumes_with_the_same_batches = True
-    FairseqTask.get_batch_iterator = get_batch_iterator

@@ -2,7 +2,6 @@
 
 import argparse
 import ast
-import functools
 from types import MappingProxyType
 
 import torch
@@ -11,6 +10,8 @@ from fairseq.dataclass.configs import CommonConfig
 from fairseq.optim import FP16Optimizer
 from fairseq.trainer import Trainer
 
+from .patching import patch
+
 
 def untie_bfloat16_from_tpus() -> None:
     """Let ``--bf16`` mean bfloat16, on a CPU and on a GPU; a TPU is asked for with ``--tpu``.
@@ -18,12 +19,9 @@ def untie_bfloat16_from_tpus() -> None:
     fairseq takes ``--bf16`` for ``--tpu``, and then looks for a TPU (its issue 4696). Only the parser of the command line
     does so: through hydra, and in the trainer, the two are apart.
     """
-    if hasattr(options.parse_args_and_arch, "unties_bfloat16"):
-        return
-    original = options.parse_args_and_arch
 
-    @functools.wraps(original)
-    def parse_args_and_arch(parser, input_args=None, parse_known=False, suppress_defaults=False, **kwargs):
+    @patch(options, "parse_args_and_arch")
+    def parse_args_and_arch(original, parser, input_args=None, parse_known=False, suppress_defaults=False, **kwargs):
         given = flags_given(input_args, "tpu", "bf16", "memory_efficient_bf16", "fp16", "memory_efficient_fp16")
         if (given.bf16 or given.memory_efficient_bf16) and (given.fp16 or given.memory_efficient_fp16):
             raise ValueError("--bf16 and --fp16 are two precisions; leave one of them out")
@@ -35,8 +33,6 @@ def untie_bfloat16_from_tpus() -> None:
                 args.model_overrides = repr({**ast.literal_eval(args.model_overrides), "bf16": True})
         return parsed
 
-    parse_args_and_arch.unties_bfloat16 = True
-    options.parse_args_and_arch = parse_args_and_arch
     CommonConfig.__dataclass_fields__["bf16"].metadata = MappingProxyType({"help": "use bfloat16"})
 
 
@@ -56,19 +52,13 @@ def translate_in_bfloat16() -> None:
     :meth:`fairseq_attn_zoo.inspect.translator.Translator.load`. Logarithms of probabilities, and the scores that are summed
     of them, are in float32 all the same: fairseq's softmax is.
     """
-    if hasattr(checkpoint_utils.load_model_ensemble_and_task, "loads_in_bfloat16"):
-        return
-    original = checkpoint_utils.load_model_ensemble_and_task
 
-    @functools.wraps(original)
-    def load_model_ensemble_and_task(filenames, arg_overrides=None, *args, **kwargs):
+    @patch(checkpoint_utils, "load_model_ensemble_and_task")
+    def load_model_ensemble_and_task(original, filenames, arg_overrides=None, *args, **kwargs):
         models, cfg, task = original(filenames, arg_overrides, *args, **kwargs)
         if (arg_overrides or {}).get("bf16"):
             models = [model.to(torch.bfloat16) for model in models]
         return models, cfg, task
-
-    load_model_ensemble_and_task.loads_in_bfloat16 = True
-    checkpoint_utils.load_model_ensemble_and_task = load_model_ensemble_and_task
 
 
 def save_float32_of_bfloat16() -> None:
@@ -79,34 +69,30 @@ def save_float32_of_bfloat16() -> None:
     one that was not stopped. And it notes the optimizer under the name of its wrapper, so that a training cannot go on in
     the other precision, although the moments are the same.
     """
-    if hasattr(Trainer.state_dict, "saves_float32"):
-        return
-    state_dict, build, load = Trainer.state_dict, Trainer._build_optimizer, Trainer.load_checkpoint
-    load_moments = FP16Optimizer.load_state_dict
 
-    @functools.wraps(state_dict)
-    def state_dict_in_float32(self):
-        state = state_dict(self)
+    @patch(Trainer, "state_dict")
+    def state_dict_in_float32(original, self):
+        state = original(self)
         if keeps_float32(self):
             saved = state["model"]
             saved.update({name: wide for name, wide in float32_parameters(self).items() if name in saved})
             state["optimizer_history"][-1]["optimizer_name"] = type(self.optimizer.fp32_optimizer).__name__
         return state
 
-    @functools.wraps(build)
-    def build_optimizer(self):
-        build(self)
+    @patch(Trainer, "_build_optimizer")
+    def build_optimizer(original, self):
+        original(self)
         if keeps_float32(self) and self._optim_history:
             last = self._optim_history[-1]
             if last["optimizer_name"] == type(self.optimizer.fp32_optimizer).__name__:
                 last["optimizer_name"] = type(self.optimizer).__name__  # which fairseq compares it with
 
-    @functools.wraps(load)
-    def load_checkpoint(self, *args, **kwargs):
+    @patch(Trainer, "load_checkpoint")
+    def load_checkpoint(original, self, *args, **kwargs):
         read = {}
         hook = self.get_model().register_load_state_dict_pre_hook(lambda model, state, *_: read.update(state))
         try:
-            extra_state = load(self, *args, **kwargs)
+            extra_state = original(self, *args, **kwargs)
         finally:
             hook.remove()
         if read and self.cfg.common.bf16 and keeps_float32(self):
@@ -115,20 +101,14 @@ def save_float32_of_bfloat16() -> None:
                     wide.copy_(read[name])
         return extra_state
 
-    @functools.wraps(load_moments)
-    def load_state_dict(self, state, optimizer_overrides=None):
+    @patch(FP16Optimizer, "load_state_dict")
+    def load_state_dict(original, self, state, optimizer_overrides=None):
         if self.scaler is None and "loss_scale" in state:
             raise ValueError(
                 "the checkpoint's optimizer is one of --fp16, which --bf16 cannot go on from; go on with --fp16, or start "
                 "the optimizer afresh from its parameters with --reset-optimizer"
             )
-        return load_moments(self, state, optimizer_overrides)
-
-    state_dict_in_float32.saves_float32 = True
-    Trainer.state_dict = state_dict_in_float32
-    Trainer._build_optimizer = build_optimizer
-    Trainer.load_checkpoint = load_checkpoint
-    FP16Optimizer.load_state_dict = load_state_dict
+        return original(self, state, optimizer_overrides)
 
 
 def keeps_float32(trainer: Trainer) -> bool:

@@ -1,10 +1,11 @@
 """Search: our own beam search where it does what was asked for."""
 
-import functools
 import logging
 import os
 
 from fairseq.tasks import FairseqTask
+
+from .patching import patch
 
 VARIABLE = "FAIRSEQ_ATTN_ZOO_SEARCH"
 logger = logging.getLogger(__name__)
@@ -16,12 +17,9 @@ def search_with_our_generator() -> None:
     fairseq's tasks build their generator themselves, and no flag names its class. The environment variable
     ``FAIRSEQ_ATTN_ZOO_SEARCH=fairseq`` keeps fairseq's.
     """
-    if hasattr(FairseqTask.build_generator, "searches_with_ours"):
-        return
-    original = FairseqTask.build_generator
 
-    @functools.wraps(original)
-    def build_generator(self, models, args, seq_gen_cls=None, extra_gen_cls_kwargs=None, *others, **more):
+    @patch(FairseqTask, "build_generator")
+    def build_generator(original, self, models, args, seq_gen_cls=None, extra_gen_cls_kwargs=None, *others, **more):
         if seq_gen_cls is None and not getattr(args, "score_reference", False) and ours_is_wanted(models):
             from ..search import AligningBeamSearchGenerator, BeamSearchGenerator
 
@@ -30,9 +28,6 @@ def search_with_our_generator() -> None:
                 seq_gen_cls = AligningBeamSearchGenerator
                 extra_gen_cls_kwargs = {**(extra_gen_cls_kwargs or {}), "print_alignment": args.print_alignment}
         return original(self, models, args, seq_gen_cls, extra_gen_cls_kwargs, *others, **more)
-
-    build_generator.searches_with_ours = True
-    FairseqTask.build_generator = build_generator
 
 
 def ours_is_wanted(models: list) -> bool:

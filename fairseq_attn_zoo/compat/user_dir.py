@@ -1,10 +1,11 @@
 """``--user-dir``: the many names of one folder."""
 
-import functools
 import logging
 from pathlib import Path
 
 from fairseq import utils
+
+from .patching import patch
 
 PACKAGE = Path(__file__).resolve().parents[1]
 logger = logging.getLogger(__name__)
@@ -15,17 +16,11 @@ def know_this_package_by_every_path() -> None:
 
     fairseq compares paths letter by letter, and takes another path to the same folder for another package.
     """
-    if hasattr(utils.import_user_module, "knows_this_package"):
-        return
-    original = utils.import_user_module
 
-    @functools.wraps(original)
-    def import_user_module(args):
+    @patch(utils, "import_user_module")
+    def import_user_module(original, args):
         folder = getattr(args, "user_dir", None)
         if folder is not None and Path(folder).resolve() == PACKAGE:
             logger.info(f"--user-dir={folder} has already been imported.")
             return
         original(args)
-
-    import_user_module.knows_this_package = True
-    utils.import_user_module = import_user_module

@@ -64,11 +64,11 @@ class Trace:
         about = {name: getattr(self, name) for name in ("architecture", "source", "target", "score", "tree")}
         about["axes"] = {name: axes._asdict() for name, axes in self.axes.items()}
         if path.suffix == ".npz":
-            arrays = {"alignment": self.alignment, **self.weights}
+            arrays: dict[str, Any] = {"about": np.array(json.dumps(about)), "alignment": self.alignment, **self.weights}
             if self.splits is not None:
                 arrays["splits"] = self.splits
             with path.open("wb") as file:
-                np.savez_compressed(file, **{"about": np.array(json.dumps(about)), **arrays})  # type: ignore[arg-type]
+                np.savez_compressed(file, **arrays)
         elif path.suffix == ".json":
             weights = {name: rounded(array) for name, array in self.weights.items()}
             splits = None if self.splits is None else self.splits.tolist()
