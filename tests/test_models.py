@@ -78,7 +78,7 @@ def test_traced_weights_say_what_they_are_over_and_what_they_sum_to(variant):
     sources = pad_batch(random_batch([5, 2, 4]), left=True)
     targets = pad_batch(teacher_forced(random_batch([6, 6, 6])))
     _, extra = model(sources, None, targets, need_trace=True)
-    assert bool(extra["trace"]) == model.has_attention
+    assert bool(extra["trace"]) == model.decoder.network.has_attention
     positions = {"source words": (5,), "target words": (6,), "spans": (5, 5)}
     for values, (over, by, total, _) in extra["trace"].values():
         assert values.shape[2:] == (*positions[over], *values.shape[values.dim() - (by is not None) :])
