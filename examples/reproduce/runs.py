@@ -74,7 +74,12 @@ def train(run: Run, device: list[str], report: Callable[[str], None]) -> None:
     finished = run.folder / "finished"
     if finished.exists():
         return
-    (run.folder / "made-with.json").write_text(json.dumps(made_with(device), indent=2) + "\n", encoding="utf-8")
+    note = run.folder / "made-with.json"
+    now = made_with(device)
+    if note.exists():  # a training that goes on, maybe with other code or elsewhere: the table shall tell all of it
+        before = json.loads(note.read_text(encoding="utf-8"))
+        now = {key: ", then ".join(dict.fromkeys([*before[key].split(", then "), value])) for key, value in now.items()}
+    note.write_text(json.dumps(now, indent=2) + "\n", encoding="utf-8")
     source, target = run.prepared.languages
     flags = [str(run.prepared.data), "--source-lang", source, "--target-lang", target, "--seed", str(run.seed), *device]
     flags += ["--eval-bleu", "--eval-bleu-args", '{"beam": 1}', "--eval-tokenized-bleu"]
